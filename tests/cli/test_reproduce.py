@@ -23,11 +23,13 @@ def data(tmp_path, random):
 
 
 def call(data, out, *words):
-    return CliRunner().invoke(app, ["reproduce", "--data", str(data), "--out", str(out), "--dry-run", *words])
+    return CliRunner().invoke(
+        app, ["reproduce", "--data", str(data), "--out", str(out), "--option", "width=0.125", *words]
+    )
 
 
 def test_a_dry_run_shows_the_plan(data, tmp_path):
-    words = ("--archs", "ntrm-paper,mit", "--seeds", "0,1", "--option", "width=0.125", "--no-ablation")
+    words = ("--dry-run", "--archs", "ntrm-paper,mit", "--seeds", "0,1", "--no-ablation")
     result = call(data, tmp_path / "out", *words)
     assert result.exit_code == 0
     assert "to do  ntrm-paper width=0.125 10x scratch seed 1" in result.output
@@ -35,21 +37,19 @@ def test_a_dry_run_shows_the_plan(data, tmp_path):
     assert not (tmp_path / "out").exists()
     document = json.loads(call(data, tmp_path / "out", *words, "--json").stdout)
     assert [job["arch"] for job in document["jobs"]] == ["ntrm-paper", "mit-b2", "ntrm-control"] * 2
-    assert document["done"] == 0
-
-
-def test_settings_reach_the_recipe(data, tmp_path):
-    words = ("--archs", "ntrm-paper", "--recipe", "paper", "--set", "epochs=3", "--option", "width=0.125", "--json")
-    document = json.loads(call(data, tmp_path / "out", *words).stdout)
-    assert (document["recipe"]["epochs"], document["recipe"]["batch"]) == (3, 4)
+    settings = ("--dry-run", "--archs", "ntrm-paper", "--recipe", "paper", "--set", "epochs=3", "--json")
+    document = json.loads(call(data, tmp_path / "out", *settings).stdout)
+    assert (document["recipe"]["epochs"], document["recipe"]["batch"], document["done"]) == (3, 4, 0)
     # NTRM, its control, every factor, and the control of the one that changes it.
     assert len(document["jobs"]) == 3 * (1 + 1 + len(FACTORS) + 1)
 
 
 def test_wrong_usage_and_a_folder_with_something_else_are_told(data, tmp_path):
-    for words, said in ((("--archs", "unet"), "unknown architecture"), (("--seeds", "x"), "impossible seed")):
-        result = call(data, tmp_path / "out", *words)
-        assert (result.exit_code, said in result.output) == (2, True)
     (tmp_path / "thesis.tex").write_text("years of work")
-    result = CliRunner().invoke(app, ["reproduce", "--data", str(data), "--out", str(tmp_path), "--device", "cpu"])
-    assert (result.exit_code, "no reproduction" in result.output) == (3, True)
+    for words, code, said in (
+        (("--dry-run", "--archs", "unet"), 2, "unknown architecture"),
+        (("--dry-run", "--seeds", "x"), 2, "impossible seed"),
+        (("--device", "cpu"), 3, "no reproduction"),
+    ):
+        result = call(data, tmp_path, *words)
+        assert (result.exit_code, said in result.output) == (code, True)

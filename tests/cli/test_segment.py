@@ -3,7 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.evaluation.small import MPP, NAMES, ByColour
+from tests.evaluation.small import MPP, ByColour
 from tests.report.segmented import made
 from tests.segment.judged import STRANGE, WHY, judge_as
 from tests.segment.small import paint, write_slide
@@ -25,25 +25,17 @@ def words(tmp_path, monkeypatch, random):
     return ["segment", str(slide), "--model", str(tmp_path / "model"), "--out", str(tmp_path / "out"), "--batch", "2"]
 
 
-def test_json_names_slides_model_and_options(words):
-    result = runner.invoke(app, [*words, "--json", "--overlap", "8", "--device", "cpu", "--gzip"])
+def test_json_names_slides_model_and_options_and_other_options_are_refused(words):
+    result = runner.invoke(app, [*words, "--json", "--overlap", "8", "--device", "cpu", "--gzip", "--min-area", "400"])
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    assert [(slide["slide_id"], slide["status"]) for slide in document["slides"]] == [("first", "done")]
-    assert document["slides"][0]["cancers"] == ["SCC"]
+    (slide,) = document["slides"]
+    assert (slide["slide_id"], slide["status"], slide["cancers"]) == ("first", "done", ["SCC"])
     assert document["model"]["name"] == "mine"
-    assert document["options"]["overlap"] == 8
-    assert document["options"]["gzip"] is True
-
-
-def test_other_options_than_before_are_refused_and_nonsense_is_wrong_usage(words):
-    assert (
-        json.loads(runner.invoke(app, [*words, "--json", "--min-area", "400"]).stdout)["options"]["min_area_um2"] == 400
-    )
-    other = runner.invoke(app, [*words, "--json", "--min-area", "500"])
+    assert [document["options"][key] for key in ("overlap", "gzip", "min_area_um2")] == [8, True, 400]
+    other = runner.invoke(app, [*words, "--json", "--overlap", "8", "--gzip", "--min-area", "500"])
     assert other.exit_code == 3
     assert json.loads(other.stdout)["error"]["got"] == "options min_area_um2 400.0, not 500.0"
-    assert runner.invoke(app, [*words, "--min-area", "nan"]).exit_code == 2
 
 
 def test_people_read_a_table_and_what_failed(words, tmp_path):
@@ -59,19 +51,6 @@ def test_people_read_a_table_and_what_failed(words, tmp_path):
     assert (again.exit_code, "kept" in again.stdout) == (0, True)
 
 
-def test_no_cancer_found_is_told_from_none_looked_for(words, tmp_path, random):
-    healthy = paint(random)
-    healthy[healthy == NAMES.index("SCC")] = NAMES.index("RET")
-    write_slide(tmp_path / "in" / "healthy.tif", healthy)
-    (tmp_path / "in" / "broken.tif").write_bytes(b"nothing")
-    slides = json.loads(runner.invoke(app, ["segment", str(tmp_path / "in"), *words[2:], "--json"]).stdout)["slides"]
-    assert {slide["slide_id"]: (slide["cancers"], slide["cancers_looked_for"]) for slide in slides} == {
-        "broken": (None, None), "first": (["SCC"], ["SCC"]), "healthy": ([], ["SCC"]),
-    }  # fmt: skip
-    ByColour(classes=3).save_pretrained(tmp_path / "model")
-    assert "not looked for" in runner.invoke(app, [*words[:-4], "--out", str(tmp_path / "other")]).stdout
-
-
 def test_what_a_person_should_know_is_noted_and_pseudonyms_stay_secret(words, tmp_path, random):
     other = write_slide(tmp_path / "more" / "first.tif", paint(random))
     result = runner.invoke(app, [*words, str(tmp_path / "in"), str(other), "--json"])
@@ -85,13 +64,21 @@ def test_what_a_person_should_know_is_noted_and_pseudonyms_stay_secret(words, tm
     assert (result.exit_code, "first" in result.output) == (0, False), result.output
 
 
-def test_exit_codes_of_refusal_and_wrong_usage(words, tmp_path):
-    assert runner.invoke(app, [*words, "--shard", "3/2"]).exit_code == 2
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (["--shard", "3/2"], 2),
+        (["--min-area", "nan"], 2),
+        (["--out", "file"], 2),
+        (["no.svs"], 2),
+        (["--mpp", str(MPP * 100)], 3),
+        (["--pseudonymise", "out/key.csv"], 3),
+    ],
+)
+def test_exit_codes_of_refusal_and_wrong_usage(words, tmp_path, monkeypatch, more, code):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    assert runner.invoke(app, [*words, "--out", str(tmp_path / "file")]).exit_code == 2
-    assert runner.invoke(app, ["segment", str(tmp_path / "no.svs"), *words[2:]]).exit_code == 2
-    assert runner.invoke(app, [*words, "--mpp", str(MPP * 100)]).exit_code == 3
-    assert runner.invoke(app, [*words, "--pseudonymise", str(tmp_path / "out" / "key.csv")]).exit_code == 3
+    assert runner.invoke(app, [*words, *more]).exit_code == code
 
 
 def test_the_bundled_model_is_taken_with_a_notice(words, tmp_path):
@@ -103,9 +90,8 @@ def test_the_bundled_model_is_taken_with_a_notice(words, tmp_path):
 
 def test_reports_are_made_anew_and_failures_are_told(tmp_path):
     results = Path(shutil.copytree(made(), tmp_path / "out"))
-    result = runner.invoke(app, ["report", str(results)])
-    assert (result.exit_code, result.stdout) == (0, f"2 reports and {results / 'index.html'}\n"), result.output
     (results / "two" / "graph.json").unlink()
+    assert f"1 report and {results / 'index.html'}\n" in runner.invoke(app, ["report", str(results)]).stdout
     result = runner.invoke(app, ["report", str(results), "--json", "--progress", "json", "--jobs", "1"])
     assert result.exit_code == 1, result.output
     document = json.loads(result.stdout)
@@ -114,8 +100,7 @@ def test_reports_are_made_anew_and_failures_are_told(tmp_path):
     assert "error: two has no graph.json" in result.stderr
     events = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
     assert events[-1]["done"] == 2
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        assert runner.invoke(app, ["report", str(folder)]).exit_code == 2
+    assert runner.invoke(app, ["report", str(tmp_path)]).exit_code == 2
 
 
 def test_people_and_programs_are_told_of_an_unfamiliar_slide(words, monkeypatch):

@@ -17,30 +17,52 @@ pytest.importorskip("fastapi")
 service_module = pytest.importorskip("ntrm.service.serve", reason="the extra serve is not installed")
 
 
+SECRET = "0123456789abcdef0123"
+WRONG_URLS = ("slides", "http://[::1", "ftp://a", "https://a/b", "https://", "https://user@a")
+
+
 def serve(*arguments, **environment):
     return CliRunner().invoke(app, ["serve", *map(str, arguments), "--no-open"], env={"NTRM_TOKEN": "", **environment})
 
 
-def test_what_cannot_be_served_is_refused_before_anything_begins(tmp_path):
-    out = tmp_path / "photos"
-    out.mkdir()
-    (out / "holiday.jpg").write_bytes(b"x")
-    done = serve(out)
-    assert done.exit_code == 3
-    assert "holds no results" in done.output
-    assert not (out / ".service").exists()
-    assert serve(tmp_path / "out", "--root", tmp_path / "nowhere").exit_code == 2
-    for url in ("slides", "http://[::1", "ftp://a", "https://a/b", "https://", "https://user@a"):
-        assert serve(tmp_path / "out", "--public-url", url).exit_code == 2, url
-    assert serve(tmp_path / "out", NTRM_TOKEN="short").exit_code == 3
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["photos"], 3, "holds no results"),
+        (["out", "--root", "nowhere"], 2, "nowhere"),
+        *((["out", "--public-url", url], 2, "") for url in WRONG_URLS),
+        (["file", "--port", 0], 2, "not a folder"),
+        (["out", "--port", 0, "--model", "photos"], 1, "photos holds no model"),
+        (["out", "--token-file", "none"], 1, "cannot read the token"),
+        (["out", "--token-file", "token"], 3, "chmod 600"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_before_anything_begins(tmp_path, monkeypatch, words, code, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for name, text in (("photos/holiday.jpg", "x"), ("file", ""), ("token", f"{SECRET}\n")):
+        (tmp_path / name).write_text(text)
+    done = serve(*words, "--json")
+    assert (done.exit_code, said in done.stdout, SECRET in done.output) == (code, True, False), done.output
+    assert [*tmp_path.rglob(".service")] == []
 
 
-def test_a_file_in_place_of_the_folder_and_an_address_of_another_machine(tmp_path):
-    (tmp_path / "file").touch()
-    done = serve(tmp_path / "file", "--port", 0)
-    assert (done.exit_code, "not a folder" in done.output) == (2, True)
-    done = serve(tmp_path / "out", "--port", 0, "--host", "192.0.2.1", "--json")  # of no machine at all
-    assert (done.exit_code, "--host" in json.loads(done.stdout)["error"]["hint"]) == (2, True)
+def test_a_folder_and_a_port_have_one_service_at_a_time(tmp_path):
+    with holding(tmp_path / "out" / ".service" / "server.lock"):
+        done = serve(tmp_path / "out", "--port", 0)
+    assert (done.exit_code, "another process" in done.output) == (3, True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = serve(tmp_path / "out", "--port", taken.getsockname()[1])
+    assert (done.exit_code, "cannot listen" in done.output) == (2, True)
+    done = serve(tmp_path / "out", "--port", 0, "--host", "192.0.2.1")  # of no machine at all
+    assert (done.exit_code, "--host" in done.output) == (2, True)
+
+
+def test_a_token_of_the_environment_is_taken_out_of_it_and_one_that_can_be_guessed_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("NTRM_TOKEN", "short")
+    done = CliRunner().invoke(app, ["serve", str(tmp_path / "out")])
+    assert (done.exit_code, "easy to guess" in done.output) == (3, True)
+    assert "NTRM_TOKEN" not in os.environ
 
 
 def test_the_link_stands_in_no_argument_of_the_browser(tmp_path, monkeypatch):
@@ -70,34 +92,3 @@ def test_the_demo_ends_in_the_viewer_but_not_for_programs(tmp_path, monkeypatch)
     for words, served in (["--serve"], True), (["--no-serve"], False):
         printed = CliRunner().invoke(app, ["demo", *words]).stdout
         assert ("3 sections" in printed, "/?once=1" in printed) == (True, served)
-
-
-def test_one_service_at_a_time_in_a_folder(tmp_path):
-    with holding(tmp_path / "out" / ".service" / "server.lock"):
-        done = serve(tmp_path / "out", "--port", 0)
-    assert done.exit_code == 3
-    assert "another process" in done.output
-
-
-def test_a_port_that_is_taken(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = serve(tmp_path / "out", "--port", taken.getsockname()[1])
-    assert done.exit_code == 2
-    assert "cannot listen" in done.output
-
-
-def test_token_files(tmp_path):
-    path = tmp_path / "token"
-    path.write_text("0123456789abcdef0123\n")
-    path.chmod(0o644)
-    done = serve(tmp_path / "out", "--token-file", path, "--json")
-    assert done.exit_code == 3
-    assert "chmod 600" in json.loads(done.stdout)["error"]["hint"]
-    assert "0123456789abcdef" not in done.output
-    assert serve(tmp_path / "out", "--token-file", tmp_path / "none").exit_code == 1
-
-
-def test_a_token_of_the_environment_is_taken_out_of_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("NTRM_TOKEN", "short")
-    assert "easy to guess" in CliRunner().invoke(app, ["serve", str(tmp_path / "out")]).output
-    assert "NTRM_TOKEN" not in os.environ

@@ -1,7 +1,5 @@
 import hashlib
 import json
-import os
-import signal
 from importlib.util import find_spec
 
 import pytest
@@ -54,24 +52,6 @@ def test_people_read_the_scores_and_a_folder_in_use_is_refused(train):
     assert (again.exit_code, "--resume" in again.stderr) == (3, True)
     other = train("--resume", steps=4)
     assert (other.exit_code, "recipe.steps 4" in other.stderr) == (3, True)
-
-
-def test_an_interrupted_run_leaves_with_130_and_goes_on(train, tmp_path, monkeypatch):
-    forward, state = Tiny.segment, {"calls": 0}
-
-    def signalling(network, x, *, coarse, graph):
-        state["calls"] += network.training
-        if network.training and state["calls"] == 5:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return forward(network, x, coarse=coarse, graph=graph)
-
-    monkeypatch.setattr(Tiny, "segment", signalling)
-    stopped = train("--resume")
-    assert stopped.exit_code == 130
-    assert "the same command with --resume continues" in stopped.stderr
-    gone_on = train("--resume", "--json")
-    assert gone_on.exit_code == 0
-    assert json.loads(gone_on.stdout)["steps"] == 12
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,13 @@ def test_a_hub_id_fetches_the_files_of_a_model_at_the_revision(folder, monkeypat
     wanted = [CONFIG, WEIGHTS, CARD, "reference.json", "reference.safetensors"]
     assert asked == {"name": "owner/name", "revision": "v1", "allow_patterns": wanted}
 
+    def refuse(*_, **__):
+        raise hub.errors.LocalEntryNotFoundError("nobody knows it")
+
+    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    with pytest.raises(RefusedError, match="no folder nobody/nothing here, and it cannot be fetched from the hub"):
+        locate("nobody/nothing")
+
 
 # --- without a network ---
 

@@ -1,14 +1,25 @@
+import hashlib
+import io
 import shutil
+from contextlib import closing
+from threading import Thread
 
 import numpy as np
 import pytest
+from tests.correct.corrected import Unsure
 from tests.segment.small import InProcess
 from tests.service.small import only_slide, segmented, serving, settings_of, write_model
 
-from ntrm.service.core.settings import DATABASE
+from ntrm.correct.engine.parts_engine import PARTS
+from ntrm.correct.mask import open_mask
+from ntrm.models.predictor import Predictor
+from ntrm.service.core.settings import DATABASE, SERVICE_FOLDER
+from ntrm.service.jobs import supervisor
 from ntrm.service.jobs.database import JobStore
+from ntrm.service.jobs.worker import Worker
 from ntrm.service.tiles import readers
 from ntrm.slides import isolated
+from ntrm.slides.inputs import SlideInput
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +42,22 @@ def results(tmp_path, segmented_once):
     return tmp_path / path.relative_to(folder), mask
 
 
+@pytest.fixture(scope="session")
+def shown_once(tmp_path_factory, segmented_once, model):
+    folder = tmp_path_factory.mktemp("shown")
+    shutil.copytree(segmented_once[0], folder, dirs_exist_ok=True)
+    with serving(settings_of(folder / "out", model, roots=(folder / "in",))):
+        pass
+    return folder / "out"
+
+
+@pytest.fixture
+def shown(tmp_path, results, shown_once):
+    """The folder of these results after a service has shown it."""
+    shutil.copytree(shown_once / SERVICE_FOLDER, tmp_path / "out" / SERVICE_FOLDER)
+    return tmp_path / "out"
+
+
 @pytest.fixture
 def client(tmp_path, results, model):
     """A service with one segmented slide."""
@@ -45,10 +72,53 @@ def url(client):
 
 
 @pytest.fixture
+def graph(tmp_path, results):
+    """The region graph of that slide, as a worker would have made it."""
+    PARTS.prepare(open_mask(tmp_path / "out" / "a"), SlideInput(results[0], "a"), Predictor(Unsure(), "cpu", batch=2))
+
+
+@pytest.fixture
 def store(tmp_path):
     store = JobStore(tmp_path / "out" / ".service" / DATABASE)
     yield store
     store.close()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_keys():
+    """The key of cookies is slow to make on purpose, and each test starts a service of its own."""
+    slow = hashlib.scrypt
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hashlib, "scrypt", lambda *about, **cost: slow(*about, **(cost | {"n": 2})))
+        yield
+
+
+class LightWorker(Thread):
+    """Stands for the process of a worker without a network."""
+
+    stdin = stderr = None
+
+    def __init__(self, settings, kinds, name):
+        super().__init__()
+        self.stdout, self.returncode = io.BytesIO(b'{"devices": 1}\n'), 0
+        self._settings, self._kinds, self._name = settings, kinds, name
+        self.start()
+
+    def run(self):
+        with closing(JobStore(self._settings.hidden / DATABASE)) as store:
+            Worker(self._settings, store, self._name, None).work(self._kinds)
+
+    def poll(self):
+        return None if self.is_alive() else 0
+
+    wait = kill = Thread.join
+
+
+@pytest.fixture
+def quick_worker(monkeypatch):
+    """Jobs without the network are done in this process, at once."""
+    monkeypatch.setattr(supervisor, "start_worker", LightWorker)
+    monkeypatch.setattr(supervisor, "TICK_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What somebody may put into a results folder before handing it over: links, pipes, and files that promise much."""
 
-import gzip
+import functools
+import hashlib
 import io
 import json
 import os
@@ -8,10 +9,8 @@ import shutil
 import stat
 import struct
 import threading
-import zipfile
 import zlib
 from contextlib import contextmanager, suppress
-from functools import cache
 
 import numpy as np
 import tifffile
@@ -80,25 +79,37 @@ def content(name, make):
 def picture(kind, side):
     def make(_):
         stream = io.BytesIO()
-        Image.new("1" if kind == "PNG" else "L", (side, side)).save(stream, format=kind)
+        Image.new("1" if kind == "PNG" else "L", (side, side)).save(stream, format=kind, compress_level=1)
         return stream.getvalue()
 
     return make
 
 
-@cache
+PIECE = 2**22
+
+
+def deflated(pieces, head=b"", byte=b"\0"):
+    """A byte again and again after a head, deflated: pieces are equal, since none refers to what was before it."""
+    squeeze = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    first, piece = (squeeze.compress(part) + squeeze.flush(zlib.Z_FULL_FLUSH) for part in (head, byte * PIECE))
+    return first + piece * pieces + squeeze.flush()
+
+
+def crc_of(pieces, head=b"", byte=b"\0"):
+    return functools.reduce(lambda crc, part: zlib.crc32(part, crc), [byte * PIECE] * pieces, zlib.crc32(head))
+
+
+@functools.cache
 def large_array():
     """An NPZ file of 1 MB with one array of 1.2 GB; the region graph asks for it by name."""
-    stream, size = io.BytesIO(), 1200 * 2**20
-    with (
-        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("origin.npy", "w", force_zip64=True) as entry,
-    ):
-        head = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }\n" % size
-        entry.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head)
-        for _ in range(0, size, 2**22):
-            entry.write(bytes(2**22))
-    return stream.getvalue()
+    pieces, name = 300, b"origin.npy"
+    head = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }\n" % (pieces * PIECE)
+    head = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head
+    packed, size = deflated(pieces, head), len(head) + pieces * PIECE
+    about = struct.pack("<5H3L2H", 20, 0, 8, 0, 33, crc_of(pieces, head), len(packed), size, len(name), 0)
+    entry = b"PK\3\4" + about + name + packed
+    listed = b"PK\1\2" + struct.pack("<H", 20) + about + struct.pack("<3H2L", 0, 0, 0, 0, 0) + name
+    return entry + listed + b"PK\5\6" + struct.pack("<4H2LH", 0, 0, 1, 1, len(listed), len(entry), 0)
 
 
 def mask(compression, tile, side=None):
@@ -110,6 +121,7 @@ def mask(compression, tile, side=None):
         stream = io.BytesIO()
         with tifffile.TiffWriter(stream) as writer:
             options = {"tile": (tile, tile), "compression": compression, "metadata": None}
+            options |= {"compressionargs": {"level": 1}} if compression == "zlib" else {}
             writer.write(np.zeros(shape, dtype=np.uint8), photometric="minisblack", **options)
         return stream.getvalue()
 
@@ -118,8 +130,7 @@ def mask(compression, tile, side=None):
 
 def swollen_tiles(slide):
     """The slide's own mask with every tile replaced by one that unpacks to 400 MB."""
-    squeeze = zlib.compressobj(9)
-    bomb = b"".join(squeeze.compress(bytes(2**22)) for _ in range(100)) + squeeze.flush()
+    bomb = b"\x78\xda" + deflated(100) + struct.pack(">L", 100 * PIECE % 65521 << 16 | 1)
     whole = bytearray((slide / "mask.ome.tif").read_bytes())
     with tifffile.TiffFile(slide / "mask.ome.tif") as tif:
         pages = [level.keyframe for level in tif.series[0].levels]
@@ -133,17 +144,12 @@ def swollen_tiles(slide):
 
 def swollen_polygons(_):
     """Polygons of 400 MB, all in one line."""
-    stream = io.BytesIO()
-    with gzip.GzipFile(fileobj=stream, mode="wb") as packed:
-        for _ in range(100):
-            packed.write(b"{" * 2**22)
-    return stream.getvalue()
+    foot = struct.pack("<2L", crc_of(100, byte=b"{"), 100 * PIECE)
+    return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + deflated(100, byte=b"{") + foot
 
 
 def long_log(slide):
     """300,000 corrections of the slide's own mask, each undone."""
-    import hashlib
-
     summary = json.loads((slide / "summary.json").read_bytes())
     head = {
         "format": "ntrm-corrections/1",

@@ -55,20 +55,17 @@ def names_in(folder):
 
 
 @pytest.fixture(params=[*PLANTS, *BOMBS])
-def planted(request, tmp_path, results, model, secret, gs):
+def planted(request, tmp_path, shown, secret, gs):
     """The folder of results, once it was shown, with something put into it; checked when the test is over."""
-    out = tmp_path / "out"
-    with serving(settings_of(out, model, roots=(results[0].parent,))):
-        pass
-    (PLANTS | BOMBS)[request.param](out / "a", secret)
+    (PLANTS | BOMBS)[request.param](shown / "a", secret)
     before = names_in(secret.parent)
     with nobody_waits(tmp_path), memory_below(MOST_MB) if request.param in BOMBS else nullcontext():
-        yield out
+        yield shown
     assert secret.read_bytes() == SECRET
     # Of a folder of the slide that was moved away and linked to, nothing is touched either.
     assert names_in(secret.parent) == before
     assert not gs.exists()
-    files = [path for path in out.rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [path for path in shown.rglob("*") if path.is_file() and not path.is_symlink()]
     assert not [path for path in files if SECRET in path.read_bytes()]
 
 

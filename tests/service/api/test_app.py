@@ -46,25 +46,22 @@ def test_the_web_process_never_loads_what_only_the_worker_needs(tmp_path, result
     assert done.stdout.splitlines() == [str([True] + [200] * 9), "mpp_missing", "[]"]
 
 
-def test_about(tmp_path, model):
+def test_the_service_tells_about_itself_and_its_model(tmp_path, model):
     with serving(settings_of(tmp_path / "out", model)) as client:
         about = client.get("/v1/about").json()
-        assert (about["program"], about["version"], about["worker"]) == ("ntrm", __version__, "off")
-        assert [item["name"] for item in about["classes"]] == ["EPI", "RET", "BKG", "SCC"]
-        assert [item["background"] for item in about["classes"]] == [False, False, True, False]
-        assert about["classes"][0]["colour"] == "#5a1478"
-        assert about["classes"][1]["safe_colour"] == "#{:02x}{:02x}{:02x}".format(*SAFE_COLOURS[1])
-        assert about["notice"] == "For research, not for diagnosis."
-        assert about["limits"]["upload_bytes"] == 20 * 2**30
-        assert about["queue"] == {"queued": 0, "running": 0, "done": 0, "failed": 0, "cancelled": 0}
-        assert about["server_paths"] is False
-
-
-def test_the_bundled_model_comes_with_its_warning(tmp_path):
+    assert (about["program"], about["version"], about["worker"]) == ("ntrm", __version__, "off")
+    assert [(item["name"], item["background"]) for item in about["classes"]] == [
+        ("EPI", False), ("RET", False), ("BKG", True), ("SCC", False),
+    ]  # fmt: skip
+    assert about["classes"][0]["colour"] == "#5a1478"
+    assert about["classes"][1]["safe_colour"] == "#{:02x}{:02x}{:02x}".format(*SAFE_COLOURS[1])
+    assert about["notice"] == "For research, not for diagnosis."
+    assert about["limits"]["upload_bytes"] == 20 * 2**30
+    assert about["queue"] == {"queued": 0, "running": 0, "done": 0, "failed": 0, "cancelled": 0}
+    assert about["server_paths"] is False
     with serving(settings_of(tmp_path / "new", "bundled")) as client:
         about = client.get("/v1/about").json()
-        assert len(about["classes"]) == 12
-        assert "synthetic" in about["notice"]
+    assert (len(about["classes"]), "synthetic" in about["notice"]) == (12, True)
 
 
 def test_the_page_and_its_files(tmp_path, model):

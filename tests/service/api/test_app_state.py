@@ -1,6 +1,6 @@
+import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from tests.evaluation.small import ByColour
@@ -12,11 +12,12 @@ from tests.service.small import only_slide, serving, settings_of, slide_bytes, u
 from ntrm.results.paths import table_file
 from ntrm.results.tables import COLUMNS
 from ntrm.segment.batch import segment_slides
-from ntrm.service.core.settings import UPLOADS
+from ntrm.service.api.app_state import Audit
+from ntrm.service.core.settings import AUDIT, UPLOADS
 from ntrm.service.jobs import catalogue
 from ntrm.service.jobs.rows import SlideRow
 
-pytestmark = pytest.mark.usefixtures("quick_readers")
+pytestmark = pytest.mark.usefixtures("quick_readers", "quick_worker")
 
 
 def uploaded(client, random):
@@ -25,34 +26,21 @@ def uploaded(client, random):
     return answer.json()["id"]
 
 
-def by_another_spelling(out, monkeypatch):
-    (out.parent / "sub").mkdir()
-    monkeypatch.chdir(out.parent / "sub")
-    return Path("..", out.name)
+ELSEWHERE = {
+    "another spelling": lambda out: out.parent / "in" / ".." / out.name,
+    "moved": lambda out: out.rename(out.parent / "moved"),
+    "copied": lambda out: shutil.copytree(out, out.parent / "copy"),
+}
 
 
-def by_a_link(out, _):
-    (out.parent / "link").symlink_to(out)
-    return out.parent / "link"
-
-
-def moved(out, _):
-    return out.rename(out.parent / "moved")
-
-
-def copied(out, _):
-    return shutil.copytree(out, out.parent / "copy")
-
-
-@pytest.mark.parametrize("elsewhere", [by_another_spelling, by_a_link, moved, copied])
-def test_uploads_survive_when_their_folder_is_served_under_another_path(
-    tmp_path, model, random, monkeypatch, elsewhere
-):
+@pytest.mark.parametrize("elsewhere", ELSEWHERE)
+def test_uploads_survive_when_their_folder_is_served_under_another_path(tmp_path, model, random, elsewhere):
+    (tmp_path / "in").mkdir()
     with serving(settings_of(tmp_path / "out", model)) as client:
         key = uploaded(client, random)
         client.post(f"/v1/slides/{key}/cancel")
         sent = (tmp_path / "out" / ".service" / UPLOADS / key).read_bytes()
-    out = elsewhere(tmp_path / "out", monkeypatch)
+    out = ELSEWHERE[elsewhere](tmp_path / "out")
     with serving(settings_of(out, model)) as client:
         assert (only_slide(client)["id"], only_slide(client)["has_image"]) == (key, True)
         assert client.get(f"/v1/slides/{key}/tiles/slide/0/0_0.jpg").status_code == 200
@@ -63,7 +51,7 @@ def test_uploads_survive_when_their_folder_is_served_under_another_path(
         assert client.delete(f"/v1/slides/{key}").status_code == 204
         assert list(uploads.iterdir()) == []
     # Whoever deletes a slide of a copy deletes nothing of the original.
-    assert (tmp_path / "out" / ".service" / UPLOADS / key).exists() == (elsewhere is copied)
+    assert (tmp_path / "out" / ".service" / UPLOADS / key).exists() == (elsewhere == "copied")
 
 
 def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, model, random):
@@ -75,6 +63,22 @@ def test_deleting_an_upload_spares_an_original_found_below_a_root(tmp_path, mode
         client.app_state.catalogue.delete(client.app_state.store.add(slide))
         assert client.get("/v1/slides").json() == {"slides": []}
     assert original.is_file()
+
+
+def test_a_full_log_is_moved_on_the_oldest_lines_go_and_a_link_in_its_place_is_not_followed(tmp_path, monkeypatch):
+    audit, path = Audit(tmp_path / AUDIT), tmp_path / AUDIT
+    monkeypatch.setattr(audit, "maxBytes", 200)
+    for number in range(50):
+        audit.note("link", str(number))
+    audit.close()
+    assert sorted(tmp_path.iterdir()) == [path, *(tmp_path / f"{AUDIT}.{number}" for number in range(1, 10))]
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in tmp_path.iterdir())
+    assert json.loads(path.read_text().splitlines()[-1])["slide"] == "49"
+    other = path.rename(tmp_path / "other")
+    before = other.read_text()
+    path.symlink_to(other)
+    Audit(path).note("start")
+    assert other.read_text() == before
 
 
 def test_tables_and_overview_say_nothing_of_a_deleted_slide(tmp_path, model, results, monkeypatch):

@@ -5,43 +5,23 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.evaluation.small import MPP, NAMES, ByColour
-from tests.service.api.test_routes_tiles import image_of
-from tests.service.correcting import EPI, RET, SCC, click, middle_of
-from tests.service.small import error_of, only_slide
+from tests.evaluation.small import NAMES
+from tests.service.correcting import PIXEL_MM2, RET, SCC, click, middle_of, shown
+from tests.service.small import error_of, only_slide, slide_bytes, upload
 
-from ntrm.correct.engine.parts_engine import PARTS, region_graph_in
 from ntrm.correct.log import read_log
-from ntrm.correct.mask import open_mask
 from ntrm.correct.pixels import PixelSet
-from ntrm.models.predictor import Predictor
 from ntrm.service.core.settings import AUDIT
-from ntrm.slides.inputs import SlideInput
+from ntrm.service.jobs import catalogue
+from ntrm.service.jobs.rows import NETWORK
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
-PIXEL_MM2 = MPP**2 / 1e6
-
-
-class Unsure(ByColour):
-    """Says the same as ``ByColour``, but not so surely: names are carried on where there is doubt."""
-
-    def _logits(self, rgb):
-        return super()._logits(rgb) / 10
-
 
 @pytest.fixture
-def graph(tmp_path, results):
-    """The region graph, as a worker would have made it."""
-    mask = open_mask(tmp_path / "out" / "a")
-    PARTS.prepare(mask, SlideInput(results[0], "a"), Predictor(Unsure(), "cpu", batch=2))
-    return region_graph_in(mask)
-
-
-def shown(client, url, **query):
-    """The corrected mask as the page shows it: class + 1."""
-    tiles = url.replace("corrections", "tiles/corrected/8/0_0.png")
-    return np.asarray(image_of(client.get(tiles, params=query))) - np.uint8(1)
+def sound(results):
+    """A click that is accepted, on a whole region."""
+    return click(middle_of(results[1], SCC), whole_regions=True)
 
 
 def test_a_slide_that_nobody_corrected(client, url):
@@ -75,31 +55,21 @@ def test_whole_regions_are_named_from_the_mask_alone(client, url, results):
     left, top, right, bottom = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
     assert {tuple(point) for point in ring} == {(left, top), (right, top), (right, bottom), (left, bottom)}
     assert mask[int(found["y"]), int(found["x"])] == SCC
+    for body in (click((x, y)), click((x, y), whole_regions=True, spread=True)):
+        assert error_of(client.post(url, json=body)) == (409, "no_region_graph")
+        assert error_of(client.post(f"{url}/preview", json=body)) == (409, "no_region_graph")
+    assert error_of(client.get(f"{url}/part", params={"x": x, "y": y})) == (409, "no_region_graph")
     answer = client.post(url, json=click((x, y), whole_regions=True))
     assert answer.status_code == 201, answer.text
     assert (answer.json()["version"], answer.json()["regions"]) == (1, 1)
     assert answer.json()["area_mm2"] == pytest.approx((mask == SCC).sum() * PIXEL_MM2)
-    np.testing.assert_array_equal(shown(client, url, v=1), np.where(mask == SCC, EPI, mask))
-    np.testing.assert_array_equal(shown(client, url, v=0), mask)
     again = client.get(f"{url}/part", params={"x": x, "y": y, "whole_region": True}).json()
     assert (again["tissue"], again["network_tissue"], again["by_hand"]) == ("EPI", "SCC", True)
     assert only_slide(client)["corrections"] == 1
 
 
-def test_parts_and_what_follows_need_the_region_graph(client, url, results):
-    place = middle_of(results[1], SCC)
-    x, y = place
-    for answer in (
-        client.get(f"{url}/part", params={"x": x, "y": y}),
-        client.post(url, json=click(place)),
-        client.post(url, json=click(place, whole_regions=True, spread=True)),
-        client.post(f"{url}/preview", json=click(place)),
-    ):
-        assert error_of(answer) == (409, "no_region_graph")
-    assert client.get(url).json()["version"] == 0
-
-
-def test_what_follows_is_shown_before_it_is_accepted(client, url, results, graph):
+@pytest.mark.usefixtures("graph")
+def test_what_follows_is_shown_before_it_is_accepted(client, url, results):
     _, mask = results
     x, y = middle_of(mask, SCC)
     body = click((x, y), spread=True, by="AB")
@@ -123,56 +93,54 @@ def test_what_follows_is_shown_before_it_is_accepted(client, url, results, graph
     assert changed[int(first["y"]), int(first["x"])]
 
 
-def test_of_two_people_the_second_is_told(client, url, results):
-    place = middle_of(results[1], SCC)
-    body = click(place, whole_regions=True)
-    assert client.post(url, json=body).status_code == 201
-    for action in ("", "/preview"):
-        assert error_of(client.post(url + action, json=body)) == (409, "corrected_elsewhere")
-    for action in ("undo", "redo"):
-        assert error_of(client.post(url, json={"action": action, "version": 0})) == (409, "corrected_elsewhere")
-    area = {"version": 0, "kind": "area", "points": [[1, 1], [9, 1], [9, 9]], "tissue": "SCC"}
-    assert error_of(client.post(url, json={**area, "action": "draw"})) == (409, "corrected_elsewhere")
-    assert client.get(url).json()["version"] == 1
+@pytest.mark.usefixtures("graph")
+def test_regions_to_step_through_say_which_of_them_a_person_has_named(client, url, results):
+    found = client.get(f"{url}/regions").json()
+    assert found["order"] == "likely errors"
+    first = found["regions"][0]
+    assert not first["by_hand"]
+    client.post(url, json=click((first["x"], first["y"]), "RET"))
+    after = client.get(f"{url}/regions").json()
+    assert [each["by_hand"] for each in after["regions"]] == [True] + [False] * (len(found["regions"]) - 1)
+    assert sum(each["area_mm2"] for each in after["regions"]) == pytest.approx(results[1].size * PIXEL_MM2)
 
 
-def test_a_step_that_is_sent_twice_is_taken_and_told_once(tmp_path, client, url, results):
-    body = click(middle_of(results[1], SCC), whole_regions=True, key="1f3a")
-    answers = [client.post(url, json=body) for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [201, 201]
-    assert len(read_log(tmp_path / "out" / "a").steps) == answers[1].json()["version"] == 1
-    assert (tmp_path / "out" / ".service" / AUDIT).read_text().count("correct: name") == 1
-
-
-def test_of_many_at_the_same_moment_one_is_heard_and_all_others_are_told(tmp_path, client, url, results):
-    body = click(middle_of(results[1], SCC), whole_regions=True)
+def test_of_many_at_the_same_moment_one_is_heard_and_all_others_are_told(tmp_path, client, url, sound):
     with ThreadPoolExecutor(6) as people:
-        answers = [*people.map(lambda _: client.post(url, json=body), range(6))]
+        answers = [*people.map(lambda _: client.post(url, json=sound), range(6))]
     assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409, 409, 409]
-    assert {error_of(answer)[1] for answer in answers if answer.status_code == 409} == {"corrected_elsewhere"}
-    assert len(read_log(tmp_path / "out" / "a").steps) == 1
+    area = {"action": "draw", "kind": "area", "points": [[1, 1], [9, 1], [9, 9]], "tissue": "SCC"}
+    others = [client.post(url, json={"version": 0, **body}) for body in ({"action": "undo"}, {"action": "redo"}, area)]
+    others += [client.post(f"{url}/preview", json=sound), *(one for one in answers if one.status_code == 409)]
+    assert {error_of(answer) for answer in others} == {(409, "corrected_elsewhere")}
+    assert client.get(url).json()["version"] == len(read_log(tmp_path / "out" / "a").steps) == 1
 
 
-def test_what_others_write_to_the_log_is_seen_at_once(tmp_path, client, url, results):
-    body = click(middle_of(results[1], SCC), whole_regions=True)
-    client.post(url, json=body)
+def test_what_others_write_to_the_log_is_seen_at_once(tmp_path, client, url, results, sound):
+    client.post(url, json=sound)
     log = tmp_path / "out" / "a" / "corrections.jsonl"
     first, step = log.read_text().splitlines()
     other = {**json.loads(step), "number": 2, "tissue": "RET"}
     log.write_text("\n".join([first, step, json.dumps(other)]) + "\n")
     assert client.get(url).json()["version"] == 2
     assert (shown(client, url)[results[1] == SCC] == RET).all()
-    log.write_text("no log\n")
-    assert error_of(client.get(url)) == (422, "unreadable")
-    assert only_slide(client)["corrections"] is None
+    foreign = first.replace(json.loads(first)["mask"], "0" * 64)
+    for damaged, code in (("no log\n", "unreadable"), (f"{foreign}\n{step}\n", "refused")):
+        log.write_text(damaged)
+        assert error_of(client.get(url)) == (422, code)
+        # What the network said can be looked at all the same.
+        assert client.get(url.replace("corrections", "tiles/tissue/0/0_0.png")).status_code == 200
+        assert client.get("/v1/slides").status_code == 200
+    log.unlink()
+    assert client.get(url).json()["version"] == 0
 
 
-def test_the_log_holds_what_was_done_and_the_audit_tells_it_without_initials(tmp_path, client, url, results):
-    _, mask = results
-    client.post(url, json=click(middle_of(mask, SCC), whole_regions=True, by="JD"))
+def test_a_step_is_logged_and_audited_once_and_there_without_initials(tmp_path, client, url, results, sound):
+    twice = [client.post(url, json={**sound, "by": "JD", "key": "1f3a"}) for _ in range(2)]
+    assert [answer.status_code for answer in twice] == [201, 201]
     client.post(url, json={"version": 1, "action": "undo"})
     log = read_log(tmp_path / "out" / "a")
-    assert PixelSet.parse(log.steps[0].named, mask.size).pixels == (mask == SCC).sum()
+    assert PixelSet.parse(log.steps[0].named, results[1].size).pixels == (results[1] == SCC).sum()
     assert [(step.action, step.by, step.origin) for step in log.steps] == [
         ("name", "JD", "page"),
         ("undo", None, "page"),
@@ -184,21 +152,58 @@ def test_the_log_holds_what_was_done_and_the_audit_tells_it_without_initials(tmp
     assert "JD" not in audit
 
 
-def test_tiles_of_the_corrected_mask_are_told_apart_by_version_and_look_like_those_of_the_tissue(client, url, results):
-    _, mask = results
-    client.post(url, json=click(middle_of(mask, SCC), "RET", whole_regions=True))
-    tiles = url.replace("corrections", "tiles/corrected/8/0_0.png")
-    revision = client.get(url).json()["revision"]
-    first = client.get(f"{tiles}?v=1&r={revision}")
-    assert first.headers["cache-control"] == "private, max-age=86400"
-    for other in (f"{tiles}?v=0&r={revision}", tiles):
-        assert client.get(other).headers["cache-control"] == "private, no-store"
-    assert error_of(client.get(f"{tiles}?v=2")) == (404, "not_found")
-    hidden = np.asarray(image_of(client.get(f"{tiles}?v=1&palette=safe&hide={RET}")).convert("RGBA"))[..., 3]
-    np.testing.assert_array_equal(hidden > 0, mask == EPI)
-    small = np.asarray(image_of(client.get(url.replace("corrections", "tiles/corrected/6/0_0.png?v=1")))) - np.uint8(1)
-    rows, columns = (np.arange(size) * 4 + 2 for size in small.shape)
-    # Only where nothing was corrected may a smaller level of the mask have another pixel.
-    named = (mask == SCC)[np.ix_(rows.clip(max=189), columns.clip(max=129))]
-    assert named.any()
-    assert (small[named] == RET).all()
+BAD_CLICKS = [
+    ({"tissue": "XYZ"}, 400), ({"tissue": ""}, 422), ({"points": []}, 400), ({"points": [[1e6, 5]]}, 400),
+    ({"points": [[-1, 5]]}, 400), ({"points": [[float("nan"), 5]]}, 422), ({"points": [[float("inf"), 5]]}, 422),
+    ({"points": [[5]]}, 422), ({"points": "everything"}, 422), ({"points": [[5, 5]] * 10_001}, 422),
+    ({"lasso": [[5, 5], [9, 9]]}, 422), ({"lasso": [[5000, 5000], [5001, 5000], [5001, 5001]]}, 400),
+    ({"lasso": [[0, 0], [100, 180]] * 2000}, 400), ({"version": -1}, 422), ({"version": "0; DROP"}, 422),
+    ({"version": None}, 422), ({"reach": 0.1}, 422), ({"reach": float("nan")}, 422), ({"by": "x" * 9}, 422),
+    ({"by": "a\nb"}, 400), ({"left_out": [[float("nan"), 0]]}, 422), ({"more": 1}, 422),
+]  # fmt: skip
+BAD_DRAWINGS = [
+    ({"kind": "flood"}, 422), ({"points": []}, 422), ({"points": [[5, 5]]}, 400), ({"kind": "divide"}, 400),
+    ({"points": [[-9, -9], [-5, -9], [-5, -5]]}, 400), ({"points": [[0, 0], [130, 190]] * 4000}, 400),
+    ({"kind": "brush", "width_um": -1}, 422), ({"kind": "brush", "width_um": float("inf")}, 422),
+    ({"kind": "divide", "side": [9999, 0]}, 400), ({"kind": "divide", "side": [0, float("nan")]}, 422),
+    ({"tissue": "XYZ"}, 400),
+]  # fmt: skip
+
+
+def test_impossible_clicks_and_drawings_are_refused_and_nothing_is_written(client, url, sound):
+    drawn = {"action": "draw", "version": 0, "kind": "area", "points": [[5, 5], [30, 5], [30, 30]], "tissue": "SCC"}
+    asked = [(url, {**sound, **wrong}, status) for wrong, status in BAD_CLICKS]
+    asked += [(f"{url}/preview", {**sound, **wrong}, status) for wrong, status in BAD_CLICKS if "by" not in wrong]
+    asked += [(url, {**drawn, **wrong}, status) for wrong, status in BAD_DRAWINGS]
+    for address, body, status in asked:
+        answer = client.post(address, content=json.dumps(body), headers={"Content-Type": "application/json"})
+        assert error_of(answer) == (status, "usage"), body
+    large = b'{"points": [' + b"[1,1]," * 300_000
+    for address in (url, f"{url}/preview"):
+        assert error_of(client.post(address, content=large)) == (413, "too_large")
+        assert error_of(client.post(address, content=b"{" * 1000)) == (422, "usage")
+    assert client.get(url).json()["version"] == 0
+
+
+def test_slides_without_results_have_no_corrections(client, random, sound):
+    uploaded, unknown = upload(client, slide_bytes(random)).json()["id"], "0" * 24
+    answers = [client.get(f"/v1/slides/{key}/corrections") for key in (uploaded, unknown)]
+    answers.append(client.post(f"/v1/slides/{uploaded}/corrections", json=sound))
+    answers.append(client.get(f"/v1/slides/{uploaded}/corrected/mask"))
+    assert {error_of(answer) for answer in answers} == {(404, "not_found")}
+
+
+def test_a_slide_whose_region_graph_is_being_made_is_deleted_once_its_worker_has_stopped(
+    tmp_path, client, url, monkeypatch
+):
+    store, slide = client.app_state.store, url.removesuffix("/corrections")
+    # Its worker is one of another service, which this one does not end.
+    monkeypatch.setattr(catalogue, "DELETE_SECONDS", 0.1)
+    store.ask(slide.split("/")[3], "prepare")
+    job = store.take("w", NETWORK)
+    assert error_of(client.delete(slide)) == (409, "conflict")
+    assert (tmp_path / "out" / "a").exists()
+    assert not store.beat(job, 0.5, "making")
+    store.end(job, "cancelled")
+    assert client.delete(slide).status_code == 204
+    assert not (tmp_path / "out" / "a").exists()

@@ -1,11 +1,10 @@
-import io
 import shutil
 
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
 from tests.evaluation.small import COLOURS, NAMES
+from tests.service.correcting import BKG, image_of
 from tests.service.small import only_slide, slide_bytes, upload
 
 from ntrm.core.labels import SAFE_COLOURS
@@ -13,17 +12,10 @@ from ntrm.service.tiles.layers import IMPROVEMENT, SAFE_IMPROVEMENT
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
-BKG = NAMES.index("BKG")
-
 
 @pytest.fixture
 def tiles(client):
     return f"/v1/slides/{only_slide(client)['id']}/tiles"
-
-
-def image_of(answer):
-    assert answer.status_code == 200, answer.text
-    return Image.open(io.BytesIO(answer.content))
 
 
 def test_the_source(client, tiles, results):
@@ -68,16 +60,6 @@ def test_certainty(client, tiles, tmp_path):
     image = image_of(client.get(f"{tiles}/confidence/8/0_0.png"))
     np.testing.assert_array_equal(np.asarray(image), stored)
     np.testing.assert_array_equal(np.asarray(image.convert("RGBA"))[..., 3] == 0, stored == 0)
-
-
-def test_interfaces_of_two_tissues(client, tiles):
-    one = image_of(client.get(f"{tiles}/interface/8/0_0.png?a=SCC&b=RET"))
-    other = image_of(client.get(f"{tiles}/interface/8/0_0.png?a=RET&b=SCC"))
-    np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
-    alpha = np.asarray(one.convert("RGBA"))[..., 3]
-    np.testing.assert_array_equal(alpha > 0, np.asarray(one) == 1)
-    assert 0 < (alpha > 0).mean() < 0.2
-    assert np.asarray(image_of(client.get(f"{tiles}/interface/8/0_0.png?a=SCC&b=BKG"))).max() == 0
 
 
 WRONG = [

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.service.small import BEARER, RAW, serving, settings_of
+from tests.service.small import error_of, serving, settings_of, upload
 
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.io import write_text
@@ -81,12 +81,14 @@ def test_health_tells_the_disk(tmp_path, model, monkeypatch):
         assert client.get("/healthz").json()["reason"] == "disk_missing"
 
 
-def test_a_write_that_fails_on_a_full_disk_is_answered_as_such_and_without_a_path(tmp_path, model, monkeypatch):
-    with serving(settings_of(tmp_path / "out", model)) as client:
-        monkeypatch.setattr(os, "fsync", no_space)
-        answer = client.post("/v1/slides", content=b"x", headers={**BEARER, **RAW})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (507, "disk_full")
-        assert "/srv" not in answer.text
-        monkeypatch.setattr(client.app_state.store, "waiting", lambda: (_ for _ in ()).throw(full_database()))
-        answer = client.get("/v1/slides")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (507, "disk_full")
+def test_a_write_that_fails_on_a_full_disk_is_answered_as_such_and_without_a_path(client, url, monkeypatch):
+    drawn = {"action": "draw", "version": 0, "kind": "area", "points": [[5, 5], [30, 5], [30, 30]], "tissue": "SCC"}
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", no_space)
+        answers = [upload(client, b"x"), client.post(url, json=drawn)]
+    assert client.get(url).json()["version"] == 0
+    assert client.post(url, json=drawn).status_code == 201
+    monkeypatch.setattr(client.app_state.store, "waiting", lambda: (_ for _ in ()).throw(full_database()))
+    answers.append(client.get("/v1/slides"))
+    assert [error_of(answer) for answer in answers] == [(507, "disk_full")] * 3
+    assert not any("/srv" in answer.text for answer in answers)

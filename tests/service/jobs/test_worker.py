@@ -16,6 +16,7 @@ from ntrm.service.jobs import worker
 from ntrm.service.jobs.database import MOST_ATTEMPTS
 from ntrm.service.jobs.rows import LIGHT, NETWORK
 from ntrm.service.jobs.worker import READ, SEGMENTED, Worker
+from ntrm.slides.inputs import source_fingerprint
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -49,39 +50,21 @@ def test_uploads_are_read_without_any_other_file(tmp_path, store, segmenter, mon
     assert opened_alone == {"upload": True, "path": False}
 
 
-def test_a_cancelled_job_ends_and_goes_on_later(tmp_path, store, segmenter, random, monkeypatch):
-    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
-    beat = store.beat
-    monkeypatch.setattr(store, "beat", lambda *now: store.cancel(slide.id) and beat(*now))
-    assert run(store, segmenter).status == "cancelled"
-    assert not (tmp_path / "out" / "a" / "summary.json").exists()
-    monkeypatch.undo()
-    store.retry(slide.id, None, 5)
-    assert run(store, segmenter).status == "done"
-
-
-def test_the_fingerprint_of_a_finished_slide_is_of_the_file_that_was_segmented(tmp_path, store, segmenter, random):
-    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
-    assert slide.fingerprint is None
-    write_slide(tmp_path / "a.tif", paint(random))
-    done = run(store, segmenter)
-    plan = json.loads((tmp_path / "out" / "a" / ".ntrm" / "done.json").read_bytes())["plan"]
-    assert (done.status, done.fingerprint) == ("done", plan["source"])
-
-
 def test_a_worker_ends_with_the_bytes_of_the_command(tmp_path, store, segmenter, random):
-    mask = paint(random)
-    path = write_slide(tmp_path / "a.tif", mask)
-    slide = add_queued(store, path)
+    slide = add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
     store.cancel(slide.id)
+    # Another file by now than when it was queued.
+    path = write_slide(tmp_path / "a.tif", paint(random))
     # A whole number, which JSON does not tell from another.
     store.retry(slide.id, (6, 6), 5)
     slide = run(store, segmenter)
     assert (slide.status, slide.progress, slide.error) == ("done", 1.0, None)
     assert slide.finished == (tmp_path / "out" / "a" / "summary.json").stat().st_mtime
+    assert slide.fingerprint == source_fingerprint(path)
     assert not store.is_due(LIGHT)
     store.ask("", "tables")
-    Worker(settings_of(tmp_path / "out", "bundled"), store, "w", None).run(store.take("w", LIGHT))
+    # One without a network ends when it has nothing to do.
+    Worker(settings_of(tmp_path / "out", "bundled"), store, "w", None).work(LIGHT)
     assert store.job("", "tables") is None
     segment_slides(path, out=tmp_path / "alone", model=ByColour(), device="cpu", batch=2, mpp=6.0)
     for name in ("a/summary.json", "a/graph.json", "a/mask.ome.tif", "a/.ntrm/done.json", "slides.csv"):
@@ -147,59 +130,40 @@ def test_progress_goes_through_all_stages_and_never_falls(tmp_path, store, segme
     assert list(dict.fromkeys(stage for _, stage in reports)) == ["segmenting", "measuring"]
 
 
-@pytest.mark.parametrize("error", [RefusedError("run.json was changed"), OSError(28, "No space left"), MemoryError()])
-def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeypatch, error):
+@pytest.mark.parametrize(
+    ("error", "field", "said"),
+    [
+        (RefusedError("run.json was changed"), "what", "run.json was changed"),
+        (OSError(28, "No space left"), "got", "No space left"),
+        (MemoryError(), "got", "MemoryError"),
+    ],
+)
+def test_what_goes_wrong_is_told_and_stops_no_other_job(tmp_path, store, monkeypatch, error, field, said):
     store.ask("", "tables")
     monkeypatch.setattr(Worker, "tables", lambda _: (_ for _ in ()).throw(error))
-    Worker(settings_of(tmp_path, "bundled"), store, "w", None).run(store.take("w", LIGHT))
-    failed = store.job("", "tables")
-    assert failed.status == "failed"
-    assert (failed.error["what"] if isinstance(error, RefusedError) else failed.error["got"]) in (
-        "run.json was changed",
-        "No space left",
-        "MemoryError",
-    )
-
-
-def test_a_worker_without_a_network_ends_when_it_has_nothing_to_do(tmp_path, store, monkeypatch):
-    store.ask("", "tables")
     Worker(settings_of(tmp_path, "bundled"), store, "w", None).work(LIGHT)
-    assert store.job("", "tables") is None
+    failed = store.job("", "tables")
+    assert (failed.status, failed.error[field]) == ("failed", said)
 
 
-@pytest.fixture
-def prepared(tmp_path, store, segmenter, random):
-    """Id of a slide that was segmented, and whose region graph somebody wants."""
+def test_a_worker_makes_the_region_graph_but_not_of_another_file_or_model(tmp_path, store, segmenter, random):
     add_queued(store, write_slide(tmp_path / "a.tif", paint(random)))
-    key = run(store, segmenter).id
-    store.ask(key, "prepare")
-    return key
+    key, summary = run(store, segmenter).id, tmp_path / "out" / "a" / "summary.json"
 
-
-def kept(tmp_path):
-    return region_graph_in(open_mask(tmp_path / "out" / "a"))
-
-
-def test_a_worker_makes_the_region_graph_of_a_slide(tmp_path, store, segmenter, prepared):
-    run(store, segmenter)
-    assert store.job(prepared, "prepare") is None
-    assert len(kept(tmp_path)) > 10
-
-
-def test_another_slide_or_model_is_refused_without_a_name_of_a_file(tmp_path, store, segmenter, prepared, random):
     def failure():
+        store.ask(key, "prepare")
         run(store, segmenter)
-        error = store.job(prepared, "prepare").error
-        store.ask(prepared, "prepare")
-        assert error["code"] == "refused"
-        assert "a.tif" not in json.dumps(error)
-        return error["got"]
+        if (failed := store.job(key, "prepare")) is None:
+            return None
+        assert failed.error["code"] == "refused"
+        assert "a.tif" not in json.dumps(failed.error)
+        return failed.error["got"]
 
+    assert failure() is None
+    assert len(region_graph_in(open_mask(summary.parent))) > 10
     write_slide(tmp_path / "a.tif", paint(random, height=200))
+    (summary.parent / ".ntrm" / "region-graph.npz").unlink()
     assert "another file" in failure()
-    (tmp_path / "a.tif").unlink()
-    failure()
-    summary = tmp_path / "out" / "a" / "summary.json"
     document = json.loads(summary.read_text())
     document["model"]["sha256"] = "0" * 64
     summary.write_text(json.dumps(document))

@@ -61,19 +61,6 @@ def test_tiles_are_the_masks_own_pixels_at_every_level(tmp_path, random, factors
                 np.testing.assert_array_equal(found, sample(levels, layers, level, box))
 
 
-def test_a_pixel_at_a_point(tmp_path, random):
-    mask = blobs(random, 530, 610)
-    write(tmp_path, {"mask": mask})
-    layers = MaskLayers(tmp_path, (0, 0, 6100, 5300), (10.0, 10.0))
-    for _ in range(50):
-        x, y = random.random(2) * (6100, 5300)
-        row, column = int(y // layers.sy), int(x // layers.sx)
-        assert layers.at("tissue", row, column) == (int(mask[int(y / 10), int(x / 10)]) + 1) % 256
-    assert layers.at("tissue", 530, 0) == 0
-    assert layers.at("tissue", 0, -1) == 0
-    assert layers.at("confidence", 0, 0) is None
-
-
 def test_borders_of_two_tissues_are_drawn_on_both_sides_across_tiles(tmp_path, random):
     mask = blobs(random, 300, 310)
     write(tmp_path, {"mask": mask})

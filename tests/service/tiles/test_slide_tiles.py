@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from tests.service.small import refused
 from tests.slides import making
 
 from ntrm.service.tiles import slide_tiles
@@ -104,9 +103,3 @@ def test_levels_halve_and_tiles_cover_each_level_once(random):
                 assert max(box.width, box.height) <= TILE
                 seen[box.top : box.top + box.height, box.left : box.left + box.width] += 1
         assert (seen == 1).all()
-
-
-@pytest.mark.parametrize("place", [(11, 0, 0), (-1, 0, 0), (10, 4, 0), (10, 0, 2), (10, -1, 0)])
-def test_there_is_nothing_beyond(place):
-    with refused(404):
-        DeepZoom(1000, 300).tile(*place)

@@ -8,7 +8,6 @@ from tests.helpers import wait_for
 from tests.service.running import children_of
 from tests.slides import making
 
-from ntrm.core.errors import DataError
 from ntrm.service.tiles.readers import Readers
 from ntrm.slides.isolated import ReadingLimits
 
@@ -84,13 +83,3 @@ def test_a_file_that_changed_is_opened_anew(readers, slides, random):
     making.write_png(path, image)
     with readers.using(path) as slide:
         np.testing.assert_array_equal(slide.read(0, 0, 44, 33, 0), image)
-
-
-def test_a_hostile_file_is_an_error_and_leaves_no_process(readers, tmp_path):
-    path = tmp_path / "bad.svs"
-    path.write_bytes(b"II*\x00" + bytes(200))
-    for _ in range(2):
-        with pytest.raises(DataError), readers.using(path):
-            pass
-    with pytest.raises(DataError, match="no longer exists"), readers.using(tmp_path / "none"):
-        pass

@@ -24,6 +24,8 @@ SLOW = (
     "training/test_distributed.py",
     "service/test_serve.py",
     "service/test_serve_corrections.py",
+    "service/browser/test_slide_view.py",
+    "service/browser/test_list.py",
     "service/browser/test_correct_view.py",
     "service/browser/test_correct_keys.py",
     "service/browser/test_familiarity_view.py",

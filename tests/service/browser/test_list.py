@@ -5,31 +5,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from tests.service.browser.conftest import patient
 from tests.service.browser.driving import call, drop, write_slide
 from tests.service.browser.looking import rgb
-
-
-def test_a_link_lets_one_browser_in_once(browser, service, tmp_path):
-    link = service.new_link()
-    first, second = (patient(browser.new_context()) for _ in range(2))
-    # As the command opens it: from a page that is not the service's.
-    leading = tmp_path / "open.html"
-    leading.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">')
-
-    welcome = first.new_page()
-    welcome.goto(leading.as_uri())
-    welcome.wait_for_selector(".row .name")
-    refused = second.new_page()
-    answer = refused.goto(link)
-
-    assert welcome.url == f"{service.address}/"
-    assert answer.status == 401
-    assert "locked" in refused.locator("h1").inner_text()
-    assert refused.locator("main img").evaluate("image => image.naturalWidth") > 0
-    assert {cookie["httpOnly"] for cookie in first.cookies()} == {True}
-    first.close()
-    second.close()
 
 
 def test_the_list_tells_what_was_found_and_can_be_searched(open_page, service):
@@ -89,7 +66,6 @@ def test_the_list_is_sorted_as_asked(open_page, service):
     assert order("Status") == ["case 9", "Zebra", "a case", "case 10"]
 
 
-@pytest.mark.slow
 def test_a_dropped_slide_is_segmented_over_a_reload(open_page, service, tmp_path):
     watched = open_page()
     page = watched.page
@@ -125,27 +101,6 @@ def test_an_address_of_no_slide_is_told_plainly(open_page):
         assert watched.page.get_by_text("There is no such slide").count() == 0
 
 
-def test_a_file_that_is_no_slide_is_refused_with_the_reason(open_page, tmp_path):
-    watched = open_page()
-    page = watched.page
-    watched.expected.append("status of 422")
-    page.locator(".row .name").first.wait_for()
-    hostile = '<img src=x onerror="document.title=1">.svs'
-    (tmp_path / "no.svs").write_bytes(b"no slide at all")
-
-    drop(page, tmp_path / "no.svs", hostile)
-    row = page.locator('.row[data-state="failed"]')
-    row.wait_for()
-
-    assert hostile in row.inner_text()
-    assert "cannot read" in row.inner_text()
-    assert row.locator("img").count() == 0
-    assert page.title() == "NTRM"
-    row.get_by_role("button", name="Forget").click()
-    row.wait_for(state="detached")
-
-
-@pytest.mark.slow
 def test_a_server_that_is_gone_is_told_and_found_again(slide_page, open_page):
     watched = slide_page()
     page = watched.page

@@ -96,7 +96,6 @@ def test_an_edge_of_the_graph_marks_the_interface_and_reads_it_out(slide_page, s
     assert page.locator(".reading").inner_text() == ""
 
 
-@pytest.mark.slow
 def test_an_edge_of_the_attention_shows_the_windows_behind_it(open_page, service):
     page = open_page(f"/#/slide/{service.lost}").page
     page.keyboard.press("m")
@@ -190,7 +189,6 @@ def test_a_place_is_read_by_pointer(slide_page, service):
     assert "Click a place" in page.locator("#panel-region").inner_text()
 
 
-@pytest.mark.slow
 def test_first_and_final_segmentation_are_compared(slide_page):
     page = slide_page().page
     page.keyboard.press("m")
@@ -216,7 +214,6 @@ def test_first_and_final_segmentation_are_compared(slide_page):
     assert page.locator(".divider").count() == 0
 
 
-@pytest.mark.slow
 def test_everything_can_be_downloaded(slide_page, service, tmp_path):
     page = slide_page(accept_downloads=True).page
     got = {}
@@ -244,66 +241,6 @@ def test_everything_can_be_downloaded(slide_page, service, tmp_path):
     assert report.value.url.endswith("/report")
 
 
-def test_the_keyboard_alone_suffices(open_page, service):
-    page = open_page().page
-    page.locator(".row .name").first.wait_for()
-
-    page.keyboard.press("?")
-    assert "Next slide" in page.locator("dialog").inner_text()
-    page.keyboard.press("Escape")
-    page.keyboard.press("/")
-    page.keyboard.type("two")
-    page.keyboard.press("Tab")
-    for _ in range(12):
-        if page.evaluate("() => document.activeElement.matches('.name')"):
-            break
-        page.keyboard.press("Tab")
-    assert page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle") != "none"
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".legend li")
-    settled(page)
-    scale = page.locator(".hud.scale").inner_text()
-    page.keyboard.press("+")
-    until(lambda: page.locator(".hud.scale").inner_text() != scale)
-    page.locator(PANE).focus()
-    page.keyboard.press("0")
-    settled(page)
-    page.keyboard.press("Enter")
-    page.locator("#panel-region").filter(has_text=re.compile("Area|segmented|measured")).wait_for()
-    page.keyboard.press("g")
-    assert page.evaluate("() => document.activeElement.dataset.tab") == "relations"
-    for _ in range(12):
-        page.keyboard.press("Tab")
-        if page.evaluate("() => document.activeElement.matches('[data-node]')"):
-            break
-    page.keyboard.press("Enter")
-    page.locator(".reading h3").wait_for()
-    assert page.evaluate("() => document.activeElement.matches('[data-node]')")
-    page.keyboard.press("Escape")
-    page.keyboard.press("Escape")
-    page.wait_for_selector(".row .name")
-
-
-def test_a_narrow_window_shows_everything(slide_page, open_page):
-    page = slide_page(width=360, height=640).page
-    inside = "() => document.documentElement.scrollWidth <= innerWidth"
-
-    assert page.evaluate(inside)
-    for tab in ("Relations", "Measures", "Region", "Correct", "Tissues"):
-        page.get_by_role("tab", name=tab).click()
-        assert page.locator(f"#panel-{tab.lower()}").is_visible()
-        assert page.evaluate(
-            "id => { const body = document.getElementById(id); return body.scrollWidth <= body.clientWidth; }",
-            f"panel-{tab.lower()}",
-        )
-    assert page.locator(PANE).bounding_box()["height"] >= 180
-    assert any(notice.is_visible() for notice in page.get_by_text("Research use only").all())
-    listed = open_page(width=360, height=640).page
-    listed.locator(".row .name").first.wait_for()
-    assert listed.evaluate(inside)
-
-
-@pytest.mark.slow
 def test_a_slide_without_its_file_and_with_a_known_truth(open_page, service):
     page = open_page(f"/#/slide/{service.lost}").page
     page.wait_for_selector(".legend li")

@@ -43,21 +43,6 @@ def supervised(tmp_path, store, monkeypatch):
     return begin
 
 
-def test_a_worker_that_does_not_hear_is_killed_and_the_next_one_begins_at_once(supervised, store, monkeypatch):
-    # A cancelled job is over within two seconds: ticks until the worker is killed, and some time for that.
-    assert supervisor.GRACE_SECONDS + 0.5 <= 1.5
-    monkeypatch.setattr(supervisor, "GRACE_SECONDS", 0.05)
-    with supervised() as (_, started):
-        slides = [add_queued(store, name=f"slide-{number}").id for number in range(4)]
-        # They did nothing wrong: no wait before the next start.
-        for number, slide in enumerate(slides[:3]):
-            wait_for("the next worker", lambda number=number: len(started) == number + 1)
-            assert store.take("w", NETWORK).slide == slide
-            store.cancel(slide)
-            wait_for("the end of the job", lambda slide=slide: store.get(slide).status == "cancelled")
-        assert store.get(slides[3]).status == "queued"
-
-
 def test_light_work_has_a_worker_of_its_own_beside_one_that_does_not_hear(supervised, store):
     with supervised() as (_, started):
         slide = add_queued(store, name="a").id

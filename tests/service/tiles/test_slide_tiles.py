@@ -1,10 +1,15 @@
+import asyncio
+import threading
+
 import numpy as np
 import pytest
 from tests.slides import making
 
+from ntrm.service.core.problems import ProblemError
+from ntrm.service.core.settings import ServiceLimits
 from ntrm.service.tiles import slide_tiles
 from ntrm.service.tiles.readers import Readers
-from ntrm.service.tiles.slide_tiles import TILE, DeepZoom, SlideTiles
+from ntrm.service.tiles.slide_tiles import TILE, DeepZoom, SlideTiles, TileStore
 from ntrm.slides.isolated import ReadingLimits
 from ntrm.slides.readers.reader import ArrayCache
 
@@ -103,3 +108,52 @@ def test_levels_halve_and_tiles_cover_each_level_once(random):
                 assert max(box.width, box.height) <= TILE
                 seen[box.top : box.top + box.height, box.left : box.left + box.width] += 1
         assert (seen == 1).all()
+
+
+def make_store(seconds):
+    return TileStore(ServiceLimits(waiting_tiles=3, tile_seconds=seconds))
+
+
+def test_many_requests_for_one_tile_are_one_computation():
+    store, gate, calls = make_store(600), threading.Event(), []
+
+    def make():
+        calls.append(1)
+        assert gate.wait(600)
+        return b"tile"
+
+    async def ask():
+        waiting = [asyncio.create_task(store.get("k", make)) for _ in range(20)]
+        await asyncio.sleep(0)
+        gate.set()
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(ask()) == [b"tile"] * 20
+    assert asyncio.run(store.get("k", make)) == b"tile"
+    assert calls == [1]
+    store.close()
+
+
+def test_a_slow_tile_is_a_503_and_is_there_the_next_time():
+    store, gate, calls = make_store(1), threading.Event(), []
+
+    def slow():
+        calls.append(1)
+        assert gate.wait(600)
+        return b"late"
+
+    async def ask():
+        with pytest.raises(ProblemError) as caught:
+            await store.get("k", slow)
+        assert (caught.value.status, caught.value.headers["Retry-After"]) == (503, "2")
+        gate.set()
+        for _ in range(600):
+            try:
+                return await store.get("k", slow)
+            except ProblemError:
+                continue
+        return None
+
+    assert asyncio.run(ask()) == b"late"
+    assert calls == [1]
+    store.close()

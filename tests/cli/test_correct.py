@@ -11,6 +11,7 @@ from ntrm.cli.main import app
 from ntrm.correct.folder import FolderCorrections
 from ntrm.correct.log import read_log
 
+pytestmark = pytest.mark.usefixtures("quick_readers")
 WHOLE = ("--whole-region", "--no-spread", "--by", "AB")
 CLICK = ("--click", "one", 60, 90)  # in its tumour
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from tests.evaluation.small import NAMES, ByColour
-from tests.segment.conftest import quick_readers
 from tests.segment.small import paint, write_slide
 
 from ntrm.cli import tour
@@ -14,8 +13,6 @@ from ntrm.correct.mask import open_mask
 from ntrm.data.image_files import read_image
 from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.segment.batch import segment_slides
-
-__all__ = ["quick_readers"]
 
 
 @pytest.fixture

@@ -78,6 +78,7 @@ def upload(client, content, **query):
 
 def error_of(answer):
     assert set(answer.json()) == {"error"}
+    assert {"what", "got", "expected", "hint", "code"} <= set(answer.json()["error"])
     return answer.status_code, answer.json()["error"]["code"]
 
 

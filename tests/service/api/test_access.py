@@ -2,7 +2,7 @@ import http.cookies
 
 import pytest
 from starlette.testclient import TestClient
-from tests.service.small import BEARER, HOST, TOKEN, serving, settings_of
+from tests.service.small import BEARER, HOST, TOKEN, error_of, serving, settings_of
 
 from ntrm.core.errors import RefusedError
 from ntrm.service.api import access
@@ -24,12 +24,6 @@ def client(tmp_path, model):
         yield client
 
 
-def code_of(answer):
-    assert set(answer.json()) == {"error"}
-    assert {"what", "got", "expected", "hint", "code"} <= set(answer.json()["error"])
-    return answer.status_code, answer.json()["error"]["code"]
-
-
 def sign_in(client):
     answer = client.get(f"/open/{client.app_state.access.new_code()}")
     assert (answer.status_code, answer.headers["refresh"]) == (200, "0;url=/")
@@ -43,7 +37,7 @@ def test_without_a_token_nothing_but_health_and_the_page_files_is_shown(client):
     for path in (*closed, "/v1/nothing", "/.service/service.sqlite", "/openapi.json", "/docs"):
         for method in ("GET", "POST", "DELETE", "PUT", "OPTIONS"):
             answer = client.request(method, path.replace("{id}", "a" * 24))
-            assert code_of(answer) == (401, "unauthorised")
+            assert error_of(answer) == (401, "unauthorised")
             assert answer.headers["www-authenticate"].startswith("Bearer")
     answer = client.get("/")
     assert answer.status_code == 401
@@ -54,7 +48,7 @@ def test_without_a_token_nothing_but_health_and_the_page_files_is_shown(client):
 def test_the_token_lets_in_and_nothing_like_it(client):
     for value in WRONG:
         answer = client.get("/v1/about", headers={"Authorization": value.encode("latin-1")})
-        assert code_of(answer) == (401, "unauthorised"), value
+        assert error_of(answer) == (401, "unauthorised"), value
     for value in (BEARER["Authorization"], f"bearer  {TOKEN}"):
         assert client.get("/v1/about", headers={"Authorization": value}).status_code == 200
 
@@ -186,7 +180,7 @@ def test_requests_from_other_sites_are_refused_whatever_they_bring(client):
 
 def test_with_a_cookie_an_unsafe_request_must_say_where_it_comes_from(client):
     sign_in(client)
-    assert code_of(client.post("/v1/links")) == (403, "origin")
+    assert error_of(client.post("/v1/links")) == (403, "origin")
     assert client.post("/v1/links", headers={"Origin": HOST}).status_code == 201
     assert client.post("/v1/links", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 201
     for site in ("cross-site", "same-site", "none"):
@@ -221,7 +215,7 @@ def test_a_bug_is_an_answer_without_details(tmp_path, model, monkeypatch):
     with TestClient(app, base_url=HOST, headers=BEARER, raise_server_exceptions=False) as client:
         monkeypatch.setattr(app.state.app_state.store, "waiting", lambda: 1 / 0)
         answer = client.get("/v1/slides")
-    assert code_of(answer) == (500, "bug")
+    assert error_of(answer) == (500, "bug")
     assert "ZeroDivision" not in answer.text
     assert answer.headers["content-security-policy"] == HEADERS["content-security-policy"]
 

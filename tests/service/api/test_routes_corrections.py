@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from tests.evaluation.small import NAMES
 from tests.service.correcting import PIXEL_MM2, RET, SCC, click, middle_of, shown
-from tests.service.small import error_of, only_slide, slide_bytes, upload
+from tests.service.small import error_of, only_slide
 
 from ntrm.correct.log import read_log
 from ntrm.correct.pixels import PixelSet
 from ntrm.service.core.settings import AUDIT
-from ntrm.service.jobs import catalogue
-from ntrm.service.jobs.rows import NETWORK
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -183,27 +181,3 @@ def test_impossible_clicks_and_drawings_are_refused_and_nothing_is_written(clien
         assert error_of(client.post(address, content=large)) == (413, "too_large")
         assert error_of(client.post(address, content=b"{" * 1000)) == (422, "usage")
     assert client.get(url).json()["version"] == 0
-
-
-def test_slides_without_results_have_no_corrections(client, random, sound):
-    uploaded, unknown = upload(client, slide_bytes(random)).json()["id"], "0" * 24
-    answers = [client.get(f"/v1/slides/{key}/corrections") for key in (uploaded, unknown)]
-    answers.append(client.post(f"/v1/slides/{uploaded}/corrections", json=sound))
-    answers.append(client.get(f"/v1/slides/{uploaded}/corrected/mask"))
-    assert {error_of(answer) for answer in answers} == {(404, "not_found")}
-
-
-def test_a_slide_whose_region_graph_is_being_made_is_deleted_once_its_worker_has_stopped(
-    tmp_path, client, url, monkeypatch
-):
-    store, slide = client.app_state.store, url.removesuffix("/corrections")
-    # Its worker is one of another service, which this one does not end.
-    monkeypatch.setattr(catalogue, "DELETE_SECONDS", 0.1)
-    store.ask(slide.split("/")[3], "prepare")
-    job = store.take("w", NETWORK)
-    assert error_of(client.delete(slide)) == (409, "conflict")
-    assert (tmp_path / "out" / "a").exists()
-    assert not store.beat(job, 0.5, "making")
-    store.end(job, "cancelled")
-    assert client.delete(slide).status_code == 204
-    assert not (tmp_path / "out" / "a").exists()

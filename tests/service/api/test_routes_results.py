@@ -6,7 +6,7 @@ import tifffile
 from tests.evaluation.small import MPP, NAMES
 from tests.segment.judged import STRANGE, judge_as
 from tests.segment.small import paint, run, write_slide
-from tests.service.correcting import image_of
+from tests.service.correcting import click, image_of
 from tests.service.small import error_of, only_slide, segmented, serving, settings_of, slide_bytes, upload
 
 from ntrm.service.api.routes_results import REPORT_POLICY
@@ -106,12 +106,14 @@ def test_thumbnails_of_results_of_uploads_and_of_nothing(client, random):
     assert again.content == answer.content
 
 
-def test_without_results_there_are_no_files(client, random):
-    sent = upload(client, slide_bytes(random)).json()
-    url = f"/v1/slides/{sent['id']}"
-    for name in ("summary", "graph", "regions.geojson", "mask", "report", "overlay.png", "at?x=1&y=1", "regions/1"):
-        answer = client.get(f"{url}/{name}")
-        assert error_of(answer) == (404, "not_found")
+def test_without_results_there_are_neither_files_nor_corrections(client, random):
+    sent, nowhere = upload(client, slide_bytes(random)).json()["id"], "0" * 24
+    files = ("summary", "graph", "regions.geojson", "mask", "report", "overlay.png", "at?x=1&y=1", "regions/1")
+    for asked in (*files, "corrections", "corrected/mask"):
+        for key in (sent, nowhere):
+            assert error_of(client.get(f"/v1/slides/{key}/{asked}")) == (404, "not_found")
+    answer = client.post(f"/v1/slides/{sent}/corrections", json=click((1, 1)))
+    assert error_of(answer) == (404, "not_found")
 
 
 def test_results_of_a_slide_that_is_nowhere_are_shown_without_it(tmp_path, results, model):

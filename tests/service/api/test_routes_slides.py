@@ -7,6 +7,8 @@ from tests.service.small import NOTHING, error_of, files_in, only_slide, serving
 
 from ntrm.results.slide_state import alone
 from ntrm.service.core.settings import INCOMING, TRASH, UPLOADS
+from ntrm.service.jobs import catalogue
+from ntrm.service.jobs.rows import NETWORK
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -150,18 +152,25 @@ def test_cancel_retry_and_delete(client, random):
     assert files_in(client) == NOTHING
 
 
-def test_deleting_removes_results_but_not_under_another_program(tmp_path, model, results):
-    path, _ = results
-    with serving(settings_of(tmp_path / "out", model, roots=(path.parent,))) as client:
-        slide = only_slide(client)
-        url = f"/v1/slides/{slide['id']}"
+def test_deleting_removes_results_but_not_under_another_program_or_a_worker(tmp_path, model, results, monkeypatch):
+    # The worker is one of another service, which this one does not end.
+    monkeypatch.setattr(catalogue, "DELETE_SECONDS", 0.1)
+    with serving(settings_of(tmp_path / "out", model, roots=(results[0].parent,))) as client:
+        store, key = client.app_state.store, only_slide(client)["id"]
+        url = f"/v1/slides/{key}"
         assert client.get(f"{url}/thumbnail.jpg").status_code == 200
         with alone(tmp_path / "out" / "a"):
             assert error_of(client.delete(url)) == (409, "conflict")
+        store.ask(key, "prepare")
+        job = store.take("w", NETWORK)
+        assert error_of(client.delete(url)) == (409, "conflict")
         assert client.get(url).status_code == 200
+        assert (tmp_path / "out" / "a").exists()
+        assert not store.beat(job, 0.5, "making")
+        store.end(job, "cancelled")
         assert client.delete(url).status_code == 204
         assert not (tmp_path / "out" / "a").exists()
-    assert path.is_file()
+    assert results[0].is_file()
 
 
 def test_the_list_by_status_and_in_order(client, random):

@@ -1,0 +1,3 @@
+from tests.segment.conftest import quick_readers
+
+__all__ = ["quick_readers"]

@@ -1,5 +1,7 @@
 // The service's HTTP interface. Everything that reaches the page from outside comes through here.
 
+import { page } from "./state.js";
+
 /** What the server refused, and how to fix it. */
 export class ApiError extends Error {
   constructor(status, detail) {
@@ -31,34 +33,16 @@ export class ApiError extends Error {
 /** The server did not answer at all. */
 class GoneError extends Error {}
 
-/** Fires `lost` and `back` as the server comes and goes. */
-export const connection = new EventTarget();
-let lost = false;
-
-export function noteLost() {
-  if (!lost) {
-    lost = true;
-    connection.dispatchEvent(new Event("lost"));
-  }
-}
-
-export function noteBack() {
-  if (lost) {
-    lost = false;
-    connection.dispatchEvent(new Event("back"));
-  }
-}
-
 async function request(path, options = {}) {
   let response;
   try {
     response = await fetch(path, { credentials: "same-origin", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    noteLost();
+    page.isLost = true;
     throw new GoneError("the server does not answer", { cause: error });
   }
-  noteBack();
+  page.isLost = false;
   if (response.ok) return response;
   throw await refusal(response.status, () => response.json());
 }

@@ -1,136 +1,78 @@
 // Starts the page: asks the server what it is, then shows the list or a slide as the address says.
 
+import { effect, html, render, useEffect } from "../vendor/preact/preact.min.js";
 import * as api from "./api.js";
-import { retrySlide, showHelp } from "./dialogs.js";
-import { button, h, icon, iconButton, notice, say } from "./dom.js";
-import { shortcuts } from "./keyboard.js";
-import { showList } from "./list.js";
-import { setClasses } from "./palette.js";
-import { paletteName, prefs, switchPalette, switchTheme } from "./prefs.js";
-import { showSlide } from "./slide.js";
-import { acceptDrops, uploads } from "./upload.js";
+import { retrySlide } from "./dialogs.js";
+import { List } from "./list.js";
+import { Slide } from "./slide.js";
+import { page, useObserved } from "./state.js";
+import { Button, Icon, Notice, say } from "./ui.js";
+import { DropVeil, uploads } from "./upload.js";
 
-const PURPOSE = "Research use only, not for diagnosis";
-const root = document.getElementById("app");
-const banner = document.getElementById("connection");
-let leave = () => {};
+const PAUSE = 4000; // ms until a server that did not answer is asked again
 
-/** The parts of the top bar that every view has. */
-function makeTools(about) {
-  return {
-    about,
-    purpose: PURPOSE,
-    /** What there is to say besides the purpose, which stands in the bar. */
-    get notice() {
-      return (this.about.notice ?? "").replace("For research, not for diagnosis.", "").trim();
-    },
-    /** Asks again while the server is still getting ready. */
-    async renew() {
-      if (this.about.worker === "ready" && this.about.classes.length) return;
-      const known = this.about.classes.length;
-      this.about = await api.about();
-      if (known || !this.about.classes.length) return;
-      setClasses(this.about.classes);
-      prefs.dispatchEvent(new Event("palette"));
-    },
-    brand: () =>
-      h(
-        "a.brand",
-        { href: "#/", "aria-label": "NTRM, all slides" },
-        h("img", { src: "/page/icon.svg", alt: "" }),
-        "NTRM",
-      ),
-    back: () => h("a.icon-button.quiet", { href: "#/", title: "All slides", "aria-label": "All slides" }, icon("back")),
-    buttons: () => [
-      iconButton("palette", "Colours for colour-blind readers", switchPalette, {
-        "data-palette": "",
-        "aria-pressed": String(paletteName() === "safe"),
-      }),
-      iconButton("theme", "Light or dark", switchTheme),
-      iconButton("help", "Keyboard shortcuts", showHelp),
-    ],
-    bindings: shortcuts("Page", [
-      ["b", "Colour-blind-safe colours", switchPalette],
-      ["x", "Light or dark", switchTheme],
-      ["?", "This list", showHelp],
-    ]),
-  };
-}
+function App() {
+  const start = useObserved({ error: null });
 
-function route(tools) {
-  leave();
-  const [, id] = location.hash.match(/^#\/slide\/([^/]+)$/) ?? [];
-  document.title = "NTRM";
-  leave = id ? showSlide(root, decodeURIComponent(id), tools) : showList(root, tools);
-}
-
-function watchPalette() {
-  prefs.addEventListener("palette", () => {
-    document.querySelector("[data-palette]")?.setAttribute("aria-pressed", String(paletteName() === "safe"));
-  });
-}
-
-function watchConnection() {
-  let timer = null;
-  const ask = async () => {
+  async function ask() {
+    start.error = null;
     try {
-      await api.about();
-    } catch {
-      timer = setTimeout(ask, 4000);
+      page.about = await api.about();
+    } catch (error) {
+      start.error = error;
     }
-  };
-  api.connection.addEventListener("lost", () => {
-    banner.replaceChildren(
-      icon("gone"),
-      h("span", "The server does not answer. What is shown may be old."),
-      button("Try now", ask, "small"),
-    );
-    banner.hidden = false;
-    clearTimeout(timer);
-    timer = setTimeout(ask, 4000);
-  });
-  api.connection.addEventListener("back", () => {
-    clearTimeout(timer);
-    banner.hidden = true;
-    say("The server answers again.");
-  });
-}
-
-function watchUploads() {
-  const veil = h("div.drop-veil", { hidden: true }, h("div", icon("upload"), "Drop to add"));
-  document.body.append(veil);
-  acceptDrops(veil, (files) => {
-    uploads.add(files);
-    if (location.hash.startsWith("#/slide/")) location.hash = "#/";
-  });
-  // Of several at once only the first is asked about; the list has a button for each.
-  uploads.addEventListener("unmeasured", async ({ detail }) => {
-    uploads.dispatchEvent(new CustomEvent("added", { detail }));
-    if (document.querySelector("dialog[open]")) return;
-    await retrySlide({ ...detail, error: { code: "mpp_missing" } }).catch((error) => say(error.text ?? error.message));
-    uploads.dispatchEvent(new CustomEvent("added", { detail }));
-  });
-}
-
-async function start() {
-  root.replaceChildren(h("main.state", { id: "main" }, h("p", "Loading …")));
-  let about;
-  try {
-    about = await api.about();
-  } catch (error) {
-    const words = error.text ?? "It may have been stopped. Start “ntrm serve” again, then try once more.";
-    const again = button("Try again", start, "primary");
-    root.replaceChildren(h("main.state", { id: "main" }, notice("gone", "The server does not answer", words, again)));
-    return;
   }
-  setClasses(about.classes);
-  uploads.limit = about.limits?.upload_bytes ?? Infinity;
-  const tools = makeTools(about);
-  window.addEventListener("hashchange", () => route(tools));
-  route(tools);
+
+  useEffect(() => {
+    ask();
+  }, []);
+  if (!page.about)
+    return html`<main class="state" id="main">
+      ${start.error ? html`<${NoAnswer} error=${start.error} again=${ask} />` : html`<p>Loading …</p>`}
+    </main>`;
+  const [, id] = page.hash.match(/^#\/slide\/([^/]+)$/) ?? [];
+  return html`${id ? html`<${Slide} key=${id} id=${decodeURIComponent(id)} />` : html`<${List} />`}<${DropVeil} />`;
 }
 
-watchConnection();
-watchPalette();
-watchUploads();
-start();
+const NoAnswer = ({ error, again }) =>
+  html`<${Notice} icon="gone" title="The server does not answer"
+    words=${error.text ?? "It may have been stopped. Start “ntrm serve” again, then try once more."}>
+    <${Button} kind="primary" onClick=${again}>Try again</${Button}>
+  </${Notice}>`;
+
+/** Tells above everything else that the server is gone, and asks for it until it is back. */
+function watchConnection(banner) {
+  let timer = null;
+  const ask = () => {
+    clearTimeout(timer);
+    api.about().catch(() => {
+      timer = setTimeout(ask, PAUSE);
+    });
+  };
+  let wasLost = false;
+  effect(() => {
+    banner.hidden = !page.isLost;
+    clearTimeout(timer);
+    if (page.isLost) timer = setTimeout(ask, PAUSE);
+    else if (wasLost) say("The server answers again.");
+    wasLost = page.isLost;
+  });
+  render(
+    html`<${Icon} name="gone" />
+      <span>The server does not answer. What is shown may be old.</span>
+      <${Button} kind="small" onClick=${ask}>Try now</${Button}>`,
+    banner,
+  );
+}
+
+/** Of several files without µm per pixel only the first is asked about; the list has a button for each. */
+async function askForMpp(slide) {
+  uploads.arrived += 1;
+  if (document.querySelector("dialog[open]")) return;
+  await retrySlide({ ...slide, error: { code: "mpp_missing" } }).catch((error) => say(error.text ?? error.message));
+  uploads.arrived += 1;
+}
+
+uploads.onUnmeasured = askForMpp;
+watchConnection(document.getElementById("connection"));
+render(html`<${App} />`, document.getElementById("app"));

@@ -1,6 +1,7 @@
 // Two versions side by side or under a slider. The second viewer follows the first.
 
-import { h, icon } from "./dom.js";
+import { html } from "../vendor/preact/preact.min.js";
+import { Icon } from "./ui.js";
 
 /** Keeps two viewers on the same place. Whoever is under the pointer leads, so that neither pulls the other back. */
 export class Twin {
@@ -41,37 +42,35 @@ export class Twin {
   }
 }
 
-/** The handle between the two; `act(share)` with the part of the width that lies left of it. */
-export function makeDivider(label, act) {
-  const handle = h(
-    "div.divider",
-    { role: "slider", tabIndex: 0, "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100" },
-    h("span.grip", icon("back"), icon("next")),
-  );
-  let share = 0.5;
-  const set = (value) => {
-    share = Math.max(0.02, Math.min(0.98, value));
-    handle.style.left = `${share * 100}%`;
-    handle.setAttribute("aria-valuenow", Math.round(share * 100));
-    act(share);
-  };
-  handle.addEventListener("pointerdown", (event) => {
+const KEYS = { ArrowLeft: -0.02, ArrowRight: 0.02, PageUp: 0.2, PageDown: -0.2 };
+
+/** The handle between the two; `share` of the width lies left of it, and `onMove(share)` is told another one. */
+export function Divider({ label, share, onMove }) {
+  const move = (value) => onMove(Math.max(0.02, Math.min(0.98, value)));
+
+  function hold(event) {
     event.preventDefault();
     event.stopPropagation();
-    handle.focus();
-    handle.setPointerCapture(event.pointerId);
-  });
-  handle.addEventListener("pointermove", (event) => {
-    if (!handle.hasPointerCapture(event.pointerId)) return;
+    event.currentTarget.focus();
+    event.currentTarget.setPointerCapture(event.pointerId);
+  }
+
+  function drag({ currentTarget: handle, pointerId, clientX }) {
+    if (!handle.hasPointerCapture(pointerId)) return;
     const box = handle.parentElement.getBoundingClientRect();
-    set((event.clientX - box.left) / box.width);
-  });
-  handle.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -0.02, ArrowRight: 0.02, PageUp: 0.2, PageDown: -0.2 }[event.key];
+    move((clientX - box.left) / box.width);
+  }
+
+  function press(event) {
+    const step = KEYS[event.key];
     if (!step) return;
     event.preventDefault();
-    set(share + step);
-  });
-  set(share);
-  return handle;
+    move(share + step);
+  }
+
+  return html`<div class="divider" role="slider" tabindex="0" aria-label=${label} aria-valuemin="0" aria-valuemax="100"
+    aria-valuenow=${Math.round(share * 100)} style=${{ left: `${share * 100}%` }} onPointerDown=${hold}
+    onPointerMove=${drag} onKeyDown=${press}>
+    <span class="grip"><${Icon} name="back" /><${Icon} name="next" /></span>
+  </div>`;
 }

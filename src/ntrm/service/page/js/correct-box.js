@@ -1,9 +1,11 @@
 // What is chosen, what would follow from its name, and the buttons that accept or drop it.
 
+import { html, useLayoutEffect, useRef } from "../vendor/preact/preact.min.js";
 import { sumOf } from "./correct-choice.js";
-import { button, h, setText } from "./dom.js";
 import { area, count } from "./format.js";
-import { dotOf, titleOf } from "./palette.js";
+import { Dot, titleOf } from "./palette.js";
+import { change } from "./state.js";
+import { Button } from "./ui.js";
 
 const HINTS = {
   pick: "Click a part, then press the key of the right tissue. Shift and click adds another part.",
@@ -13,90 +15,81 @@ const HINTS = {
 };
 const FEW = 40;
 
-/** The box and `update(message)`. */
-export function makeChoiceBox({ settings, choice, acts }) {
-  const what = h("p.chosen");
-  const follows = h("p.follows", { role: "status" });
-  const groups = h("ul.small.groups");
-  const cap = (key) => h("kbd", { "aria-hidden": "true" }, key);
-  const yes = button(["Accept", cap("↵")], acts.accept, "primary small");
-  const no = button(["Drop", cap("Esc")], acts.drop, "small");
-  const list = h("ul.followers");
-  const details = h("details.small", h("summary", "What follows, and why"), list);
-  const buttons = h("div.choice-buttons", yes, no);
-  const told = h("p.told");
-  const element = h("div.choice-box", what, follows, groups, buttons, told, details);
-  let drawn = null;
+export function ChoiceBox({ correct }) {
+  const { choice, message } = correct;
+  const follows = followWords(choice);
+  const key = (text) => html`<kbd aria-hidden="true">${text}</kbd>`;
+  return html`<div class="choice-box">
+    <p class="chosen"><${Chosen} correct=${correct} /></p>
+    <p class="follows" role="status" hidden=${!follows}>${follows}</p>
+    <ul class="small groups">${(choice.preview?.followed ?? []).map(drawGroup)}</ul>
+    <div class="choice-buttons" hidden=${choice.isEmpty}>
+      <${Button} kind="primary small" hidden=${!choice.name} disabled=${choice.isAsking}
+        onClick=${() => correct.accept()}>Accept${key("↵")}</${Button}>
+      <${Button} kind="small" onClick=${() => correct.drop()}>Drop${key("Esc")}</${Button}>
+    </div>
+    <p class=${`told ${message.strong ? "strong" : ""}`} hidden=${!message.text}>${message.text}</p>
+    <${Followers} correct=${correct} />
+  </div>`;
+}
 
-  function update({ text, strong }) {
-    const { preview, isAsking, name } = choice;
-    what.replaceChildren(...chosen(choice, settings));
-    setText(follows, name ? followWords(choice) : "");
-    follows.hidden = !follows.textContent;
-    groups.replaceChildren(...(preview?.followed ?? []).map(drawGroup));
-    setText(told, text);
-    told.hidden = !text;
-    told.classList.toggle("strong", strong);
-    buttons.hidden = choice.isEmpty;
-    yes.hidden = !name;
-    yes.disabled = isAsking;
-    details.hidden = !preview?.parts.length && !choice.out.length;
-    // While nothing else is proposed the list stays as it is, and with it the focus.
-    if (drawn === preview) return;
-    drawn = preview;
-    if (list.contains(document.activeElement)) details.firstElementChild.focus();
-    list.replaceChildren(...rows(preview, choice.out));
-  }
+/** What follows, part by part. It stays as it is until something else is proposed, and with it the focus. */
+function Followers({ correct }) {
+  const { choice } = correct;
+  const { preview } = choice;
+  const details = useRef(null);
+  const out = preview ? preview.out : choice.out;
+  const parts = (preview?.parts ?? []).slice(0, FEW);
+  const more = sumOf(preview?.followed ?? [], "regions") - parts.length;
+  const hadFocus = details.current?.querySelector("ul").contains(document.activeElement);
+  useLayoutEffect(() => {
+    if (hadFocus) details.current.firstElementChild.focus();
+  }, [preview]);
+  return html`<details class="small" hidden=${!parts.length && !choice.out.length} ref=${details}>
+    <summary>What follows, and why</summary>
+    <ul class="followers">
+      ${out.map((part) => html`<${Follower} ...${{ part, correct }} why="Excluded" act="Include" />`)}
+      ${parts.map((part) => html`<${Follower} ...${{ part, correct }} why=${part.why} act="Exclude" />`)}
+      ${more > 0 && html`<li class="muted">and ${count(more, "smaller part")}; click them on the slide</li>`}
+    </ul>
+  </details>`;
+}
 
-  function rows(preview, out) {
-    const parts = (preview?.parts ?? []).slice(0, FEW);
-    const more = choice.count - out.length - parts.length;
-    return [
-      ...out.map((part) => row(part, "Excluded", "Include")),
-      ...parts.map((part) => row(part, part.why, "Exclude")),
-      more > 0 ? h("li.muted", `and ${count(more, "smaller part")}; click them on the slide`) : null,
-    ].filter(Boolean);
-  }
-
-  function row(part, why, act) {
-    const place = [part.x, part.y];
-    const show = () => acts.mark(place);
-    const hide = () => acts.mark(null);
-    const label = `${act}: ${part.network_tissue}, ${area(part.area_mm2)}`;
-    return h(
-      "li",
-      { on: { pointerenter: show, pointerleave: hide, focusin: show, focusout: hide } },
-      dotOf(part.tissue),
-      h("span", `${part.network_tissue}, ${area(part.area_mm2)}. `, h("span.muted", why)),
-      button(act, () => acts.toggleAt(place), "small quiet", { "aria-label": label }),
-    );
-  }
-
-  return { element, update };
+function Follower({ part, correct, why, act }) {
+  const { x, y, tissue, network_tissue: network, area_mm2: mm2 } = part;
+  const [show, hide] = [[x, y], null].map((marked) => () => change(correct, { marked }));
+  return html`<li onPointerEnter=${show} onPointerLeave=${hide} onFocusIn=${show} onFocusOut=${hide}>
+    <${Dot} of=${tissue} />
+    <span>${network}, ${area(mm2)}. <span class="muted">${why}</span></span>
+    <${Button} kind="small quiet" aria-label=${`${act}: ${network}, ${area(mm2)}`}
+      onClick=${() => correct.exclude([x, y])}>${act}</${Button}>
+  </li>`;
 }
 
 const hint = (tool, whole) =>
   whole ? HINTS[tool].replace("a part", "a region").replace("parts", "regions") : HINTS[tool];
 
-function chosen(choice, settings) {
-  const arrow = choice.name ? [" → ", dotOf(choice.name), h("strong", titleOf(choice.name))] : [];
-  if (choice.isEmpty)
-    return settings.brush
-      ? ["The brush paints ", h("strong", titleOf(settings.brush)), "."]
-      : [h("span.muted", hint(settings.tool, choice.takesWhole))];
-  if (choice.shape) return [choice.shape.kind === "brush" ? "A stroke" : "A dividing line", ...arrow];
-  if (choice.lasso) {
-    const { named } = choice.preview ?? {};
-    return [named ? `${count(named.regions, "part")}, ${area(named.area_mm2)}` : "Parts inside the line", ...arrow];
+function Chosen({ correct: { choice, settings } }) {
+  if (!choice.isEmpty)
+    return html`${chosenWords(choice)}${
+      choice.name && html`${" → "}<${Dot} of=${choice.name} /><strong>${titleOf(choice.name)}</strong>`
+    }`;
+  if (settings.brush) return html`${"The brush paints "}<strong>${titleOf(settings.brush)}</strong>.`;
+  return html`<span class="muted">${hint(settings.tool, choice.takesWhole)}</span>`;
+}
+
+function chosenWords({ shape, lasso, preview, parts }) {
+  if (shape) return shape.kind === "brush" ? "A stroke" : "A dividing line";
+  if (lasso) {
+    const { named } = preview ?? {};
+    return named ? `${count(named.regions, "part")}, ${area(named.area_mm2)}` : "Parts inside the line";
   }
-  const word = choice.parts[0].whole ? "region" : "part";
-  const mm2 = sumOf(choice.parts, "area_mm2");
-  const names = [...new Set(choice.parts.map((part) => part.tissue))].join(", ");
-  return [`${count(choice.parts.length, word)}, ${area(mm2)}, ${names}`, ...arrow];
+  const names = [...new Set(parts.map((part) => part.tissue))].join(", ");
+  return `${count(parts.length, parts[0].whole ? "region" : "part")}, ${area(sumOf(parts, "area_mm2"))}, ${names}`;
 }
 
 function followWords(choice) {
-  if (!choice.spreads) return "";
+  if (!choice.name || !choice.spreads) return "";
   if (choice.isAsking) return "Looking for what would follow …";
   if (!choice.preview) return "What would follow could not be computed. Accept tries again.";
   const { followed } = choice.preview;
@@ -112,5 +105,5 @@ function drawGroup({ tissue, from, area_mm2: mm2 }) {
     .sort((one, other) => other[1] - one[1])
     .map(([name, size]) => `${name} ${area(size)}`)
     .join(", ");
-  return h("li", dotOf(tissue), ` ${tissue} ${area(mm2)}, from ${sources}`);
+  return html`<li key=${tissue}><${Dot} of=${tissue} /> ${tissue} ${area(mm2)}, from ${sources}</li>`;
 }

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { isInside } from "./correct-drawing.js";
 import { rounded } from "./correct-strokes.js";
 import { colourOf } from "./palette.js";
-import { initialsGiven } from "./prefs.js";
+import { change, observe, prefs } from "./state.js";
 
 const PAUSE = 180;
 const LEAST_POINTS = { lasso: 3, brush: 1, divide: 2 };
@@ -14,31 +14,38 @@ const NEXT = {
   divide: "Click the side that gets another name.",
 };
 
-/** `settings` has whole, only and reach; `changed()` is called whenever there is something else to draw. */
+const UNNAMED = {
+  name: null,
+  preview: null, // what would follow
+  isUnknown: false, // the server was asked what would follow, and could not say
+  out: [], // parts that were taken out of what would follow
+};
+const NOTHING = { parts: [], lasso: null, shape: null, ...UNNAMED };
+
+/** `settings` has whole, only and reach; `failed(error)` is told what the server did not answer. */
 export class Choice {
-  constructor(id, store, settings, changed, failed) {
-    Object.assign(this, { id, store, settings, changed, failed });
-    this.clear();
+  constructor(id, store, settings, failed) {
+    Object.assign(this, { id, store, settings, failed, asking: null });
+    observe(this, NOTHING);
   }
 
-  /** Nothing is chosen. */
-  clear() {
-    this.parts = [];
-    this.lasso = null;
-    this.shape = null;
-    this.drop();
+  /** Something else is chosen, and perhaps named; nothing at all without it. */
+  choose(what = {}) {
+    this.stopAsking();
+    change(this, { ...NOTHING, ...what });
+  }
+
+  stopAsking() {
+    clearTimeout(this.timer);
+    this.asking?.abort();
+    this.asking = null;
   }
 
   /** The name and what would follow from it are forgotten; what was picked stays. Whether there was a name. */
   drop() {
     const named = Boolean(this.name);
-    clearTimeout(this.timer);
-    this.asking?.abort();
-    this.asking = null;
-    this.name = null;
-    this.preview = null;
-    this.isUnknown = false; // the server was asked what would follow, and could not say
-    this.out = [];
+    this.stopAsking();
+    change(this, UNNAMED);
     return named;
   }
 
@@ -81,27 +88,22 @@ export class Choice {
 
   /** Chosen and named as before. */
   restore({ parts = [], lasso = null, shape = null, name = null, out = [] }) {
-    this.clear();
-    Object.assign(this, { parts, lasso, shape, name, out });
+    this.choose({ parts, lasso, shape, name, out });
     if (name && this.spreads) this.ask();
   }
 
   /** A finished line instead of what was chosen; the brush is so many µm or pixels wide. Returns what to do next. */
   takeLine(kind, points, um, pixels) {
-    this.clear();
-    if (points.length < LEAST_POINTS[kind]) return "This line is too short: draw it again.";
-    if (kind === "lasso") this.lasso = rounded(points);
-    else this.shape = { kind, points, um, pixels, side: null };
-    return NEXT[kind];
+    const isEnough = points.length >= LEAST_POINTS[kind];
+    if (!isEnough) this.choose();
+    else if (kind === "lasso") this.choose({ lasso: rounded(points) });
+    else this.choose({ shape: { kind, points, um, pixels, side: null } });
+    return isEnough ? NEXT[kind] : "This line is too short: draw it again.";
   }
 
   /** Gives a name. Where others may follow, asks which. */
   call(name) {
-    this.out = name === this.name ? this.out : [];
-    this.name = name;
-    this.preview = null;
-    this.isUnknown = false;
-    this.changed();
+    change(this, { ...UNNAMED, name, out: name === this.name ? this.out : [] });
     if (this.spreads) this.ask();
   }
 
@@ -121,11 +123,11 @@ export class Choice {
     const mine = Object.assign(new AbortController(), { of });
     this.asking = mine;
     this.isUnknown = false;
-    this.changed();
+    const { out } = this;
     try {
       const preview = await api.previewName(this.id, this.body(this.store.version), mine.signal);
       if (this.asking !== mine) return;
-      this.preview = { ...preview, of };
+      this.preview = { ...preview, of, out };
     } catch (error) {
       if (this.asking !== mine) return;
       this.preview = null;
@@ -137,7 +139,6 @@ export class Choice {
       this.asking = null;
       this.isUnknown = !this.preview;
     }
-    this.changed();
   }
 
   /** What a preview is of: everything that decides what would follow. */
@@ -156,21 +157,20 @@ export class Choice {
       spread: this.spreads,
       reach: this.settings.reach,
       left_out: this.out.map(({ x, y }) => [x, y]),
-      by: initialsGiven(),
+      by: prefs.initials || null,
     };
   }
 
   /** Writes what is named; where that is refused, it is chosen as before. Resolves to whether it was written. */
   async write(writer) {
-    const kept = { ...this };
+    const { parts, lasso, shape, name, out } = this;
     const step = { action: "name", ...this.body() };
     const shapes = this.shapes()
       .filter(({ kind }) => kind !== "out" && kind !== "line")
       .map((each) => (each.kind === "followed" ? { ...each, kind: "named" } : each));
-    this.clear();
-    this.changed();
-    const written = await (kept.shape ? writer.draw(kept.shape, kept.name, shapes) : writer.write(step, shapes));
-    if (!written && this.isEmpty) this.restore(kept);
+    this.choose();
+    const written = await (shape ? writer.draw(shape, name, shapes) : writer.write(step, shapes));
+    if (!written && this.isEmpty) this.restore({ parts, lasso, shape, name, out });
     return written;
   }
 

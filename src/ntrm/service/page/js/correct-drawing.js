@@ -1,7 +1,6 @@
 // What a person is about to correct, drawn over the slide: what is picked, what would follow, strokes.
 
-import { put, s } from "./dom.js";
-import { Overlay, pathOf, screenMatrix } from "./drawing.js";
+import { Overlay, pathOf, put, s, screenMatrix } from "./drawing.js";
 
 const HATCH = 9;
 const RING = 11;

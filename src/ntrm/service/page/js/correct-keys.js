@@ -8,27 +8,28 @@ const STEP = 0.06;
 const clamp = (value, { least, most }) => Math.min(most, Math.max(least, value));
 
 /** The bindings, in the order of the help sheet. */
-export function correctBindings(correct, stage, shell) {
-  const { acts, settings, choice, stroke } = correct;
-  const tool = (name) => () => acts.set({ tool: name });
-  const undo = () => acts.writer.undo();
-  const redo = () => acts.writer.redo();
+export function correctBindings(view) {
+  const { correct, stage } = view;
+  const { settings, choice, stroke, writer } = correct;
+  const tool = (name) => () => correct.set({ tool: name });
+  const undo = () => writer.undo();
+  const redo = () => writer.redo();
   const named = byKey().filter((tissue) => tissue.key);
   const further = (sign) => () => {
-    if (settings.tool === "brush") acts.set({ width: clamp(settings.width + 10 * sign, WIDTHS) });
-    else acts.set({ reach: clamp(settings.reach * 2 ** (sign / 4), REACH) });
+    if (settings.tool === "brush") correct.set({ width: clamp(settings.width + 10 * sign, WIDTHS) });
+    else correct.set({ reach: clamp(settings.reach * 2 ** (sign / 4), REACH) });
   };
 
   function enter(event) {
     if (!stroke.isEmpty) stroke.finish();
-    else if (choice.name) acts.accept();
+    else if (choice.name) correct.accept();
     else if (settings.tool === "pick" || choice.shape) correct.click(correct.place, event.shiftKey);
   }
 
   function space() {
-    stage.drawing.set({ cross: !correct.hasStepped });
+    stage.drawing.set({ cross: !correct.stepped });
     if (settings.tool === "brush") stroke.add(stage.middle);
-    else if (choice.preview) acts.toggleAt(correct.place);
+    else if (choice.preview) correct.exclude(correct.place);
     else correct.click(correct.place, true);
   }
 
@@ -38,7 +39,8 @@ export function correctBindings(correct, stage, shell) {
   }
 
   function escape() {
-    if (!shell.closeMenu() && !acts.drop()) correct.toggle(false);
+    if (view.isMenuOpen) view.set({ isMenuOpen: false });
+    else if (!correct.drop()) correct.toggle(false);
   }
 
   return shortcuts(
@@ -47,14 +49,14 @@ export function correctBindings(correct, stage, shell) {
       [
         named.map((tissue) => tissue.key),
         "Name what is picked or under the pointer",
-        (event) => acts.name(named.find((tissue) => tissue.key === event.key).name),
+        (event) => correct.name(named.find((tissue) => tissue.key === event.key).name),
         { shown: ["1", "…", ...named.slice(8, 12).map((tissue) => tissue.key)] },
       ],
       ["n", "The next region, likely errors first; next part that would follow", () => correct.step(1)],
       ["p", "The previous one", () => correct.step(-1)],
       ["N", "Add the next or the previous region", () => correct.step(1, true), { shown: ["N", "P"] }],
       ["P", null, () => correct.step(-1, true)],
-      arrows("Pick the neighbour on that side", correct.stepBeside, {
+      arrows("Pick the neighbour on that side", (x, y) => correct.stepBeside(x, y), {
         shift: true,
         shown: ["Shift", "←", "↑", "→", "↓"],
       }),
@@ -66,8 +68,8 @@ export function correctBindings(correct, stage, shell) {
       [["Z", "y"], null, redo, { ctrl: true }],
       [",", "Less far, further; narrower, wider brush", further(-1), { shown: [",", "."] }],
       [".", null, further(1)],
-      ["r", "Parts or whole regions", () => acts.set({ whole: !settings.whole })],
-      ["o", "Name only what I picked", () => acts.set({ only: !settings.only })],
+      ["r", "Parts or whole regions", () => correct.set({ whole: !settings.whole })],
+      ["o", "Name only what I picked", () => correct.set({ only: !settings.only })],
       ["v", "Pick", tool("pick")],
       ["a", "Lasso", tool("lasso")],
       ["f", "Brush", tool("brush")],

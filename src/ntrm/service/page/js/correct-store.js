@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { poll } from "./poll.js";
+import { change, observe } from "./state.js";
 
 const AGAIN = 1000; // ms until a step that was not answered is sent again
 
@@ -12,14 +13,13 @@ const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) 
 const isLost = ({ name, status }) => name !== "AbortError" && (!status || status === 502 || status === 504);
 
 /**
- * Fires `change` when the state is another one; its `elsewhere` is true where this page did not cause it. `document` is
- * null until the server has answered, `error` says why it refuses. Fires `lost` when a step is not answered.
+ * `document` is null until the server has answered, `error` says why it refuses, `measured` has a revision's results.
+ * `onElsewhere()` is called where somebody else has corrected, `onLost()` when a step is not answered.
  */
-export class CorrectionStore extends EventTarget {
+export class CorrectionStore {
   constructor(id) {
-    super();
-    // The state, why the server refuses it, and the results of a revision.
-    Object.assign(this, { id, document: null, error: null, measured: null, isStopped: false });
+    Object.assign(this, { id, isStopped: false, onElsewhere() {}, onLost() {} });
+    observe(this, { document: null, error: null, measured: null });
     this.last = Promise.resolve(); // the steps that were sent
     this.sends = 0; // what was asked before a step was sent is old when it is answered
   }
@@ -27,6 +27,7 @@ export class CorrectionStore extends EventTarget {
   /** Asks now and then, more often while the server is at work; resolves with the first answer. */
   async open() {
     await this.refresh().catch(() => {});
+    if (this.isStopped) return;
     this.polling = poll(async () => {
       await this.last;
       await this.refresh();
@@ -54,7 +55,7 @@ export class CorrectionStore extends EventTarget {
 
   /** Whether the results with the corrections are those of the present steps: another log may have as many. */
   get isMeasured() {
-    return this.measured?.revision === this.document?.revision;
+    return this.measured !== null && this.measured.revision === this.document?.revision;
   }
 
   async refresh() {
@@ -63,31 +64,23 @@ export class CorrectionStore extends EventTarget {
     try {
       next = await api.corrected(this.id);
     } catch (error) {
-      if (error.status && error.text !== this.error?.text) {
-        this.error = error;
-        this.tell(false);
-      }
+      if (error.status && error.text !== this.error?.text) this.error = error;
       throw error;
     }
     if (sends !== this.sends) return;
-    this.error = null;
-    await this.take(next, this.document !== null && next.version !== this.version);
+    const isNews = this.document !== null && next.version !== this.version;
+    await this.take(next, isNews);
   }
 
   /** A new state; its results are fetched as soon as they are written. */
-  async take(next, elsewhere = false) {
-    const same = JSON.stringify(next) === JSON.stringify(this.document);
-    this.document = next;
-    if (!same) this.tell(elsewhere);
+  async take(next, isNews = false) {
+    if (JSON.stringify(next) !== JSON.stringify(this.document)) change(this, { document: next, error: null });
+    else this.error = null;
+    const { document } = this;
+    if (isNews) this.onElsewhere();
     if (!next.corrected || this.isMeasured || !this.active.length) return;
     const [summary, graph] = await Promise.all([api.correctedSummary(this.id), api.correctedGraph(this.id)]);
-    if (next !== this.document) return;
-    this.measured = { revision: next.revision, summary, graph };
-    this.tell(false);
-  }
-
-  tell(elsewhere) {
-    this.dispatchEvent(Object.assign(new Event("change"), { elsewhere }));
+    if (document === this.document) this.measured = { revision: next.revision, summary, graph };
   }
 
   /**
@@ -121,7 +114,7 @@ export class CorrectionStore extends EventTarget {
         return await api.correct(this.id, ask);
       } catch (error) {
         if (!isLost(error) || this.isStopped) throw error;
-        if (!tries) this.dispatchEvent(new Event("lost"));
+        if (!tries) this.onLost();
         await new Promise((resolve) => setTimeout(resolve, AGAIN));
       }
     }

@@ -1,5 +1,7 @@
 // Lines that a person draws with the pointer, or point by point with the keyboard: lasso, brush, and line to divide.
 
+import { observe } from "./state.js";
+
 const START = 5; // screen pixels until a press becomes a line; below that it is a click
 const LEAST = 3; // screen pixels between two points: more would not be seen
 const MOST = 4000;
@@ -8,12 +10,11 @@ export const WIDTHS = { least: 10, most: 500, first: 80 };
 /** Points to a tenth of a pixel: more says nothing, and is much to send. */
 export const rounded = (points) => points.map((point) => point.map((value) => Math.round(value * 10) / 10));
 
-/** Collects the points of one line. `done(points)` is called when it is finished, `changed()` while it grows. */
+/** Collects the points of one line. `done(points)` is called when it is finished. */
 export class Stroke {
-  constructor(done, changed) {
+  constructor(done) {
+    observe(this, { points: [] });
     this.done = done;
-    this.changed = changed;
-    this.points = [];
     this.pressed = null;
     this.dragging = false;
   }
@@ -36,9 +37,8 @@ export class Stroke {
       this.dragging = true;
     }
     if (!this.dragging || !far(this.points.at(-1), LEAST)) return;
-    this.points.push(place);
-    if (this.points.length > MOST) this.points = this.points.filter((_, index) => index % 2 === 0);
-    this.changed();
+    const points = [...this.points, place];
+    this.points = points.length > MOST ? points.filter((_, index) => index % 2 === 0) : points;
   }
 
   /** The pointer goes up. */
@@ -49,8 +49,7 @@ export class Stroke {
   /** One point more, from a click or a key. */
   add(place) {
     this.pressed = null;
-    this.points.push(place);
-    this.changed();
+    this.points = [...this.points, place];
   }
 
   finish() {
@@ -65,7 +64,6 @@ export class Stroke {
     this.points = [];
     this.pressed = null;
     this.dragging = false;
-    if (there) this.changed();
     return there;
   }
 }

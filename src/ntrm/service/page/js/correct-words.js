@@ -1,20 +1,17 @@
 // What the page says about corrections.
 
-import { h } from "./dom.js";
+import { html } from "../vendor/preact/preact.min.js";
 import { area, count } from "./format.js";
-import { dotOf, titleOf } from "./palette.js";
+import { Dot, titleOf } from "./palette.js";
 
 /** A part or region in one line, for the readout beside the pointer. */
-export function partLine(part, reason = "") {
-  return [
-    dotOf(part.tissue),
-    h("strong", part.tissue ? titleOf(part.tissue) : "Nothing known"),
-    h("span.number.muted", area(part.area_mm2)),
-    part.network_tissue === part.tissue ? null : h("span.muted", `network: ${part.network_tissue}`),
-    part.by_hand ? h("span.muted", "named by a person") : null,
-    reason ? h("span", reason) : null,
-  ].filter(Boolean);
-}
+export const partLine = (part, reason = "") =>
+  html`<${Dot} of=${part.tissue} />
+    <strong>${part.tissue ? titleOf(part.tissue) : "Nothing known"}</strong>
+    <span class="number muted">${area(part.area_mm2)}</span>
+    ${part.network_tissue !== part.tissue && html`<span class="muted">network: ${part.network_tissue}</span>`}
+    ${part.by_hand && html`<span class="muted">named by a person</span>`}
+    ${reason && html`<span>${reason}</span>`}`;
 
 /** The same as text. */
 export const partText = (part) => `${titleOf(part.tissue)}, ${area(part.area_mm2)}`;

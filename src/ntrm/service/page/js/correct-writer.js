@@ -2,22 +2,19 @@
 
 import { rounded } from "./correct-strokes.js";
 import { lastStep } from "./correct-words.js";
-import { initialsGiven } from "./prefs.js";
+import { observe, prefs } from "./state.js";
 
-/** `tell(text)` says what happened, `refused(error)` what did not; `changed()` draws. */
+/** `tell(text)` says what happened, `refused(error)` what did not; `ghosts` are drawn meanwhile. */
 export class CorrectionWriter {
-  constructor(store, { tell, refused, changed }) {
-    Object.assign(this, { store, tell, refused, changed });
-    this.ghosts = [];
-    this.shown = 0;
-    this.isUndoing = false;
+  constructor(store, { tell, refused }) {
+    Object.assign(this, { store, tell, refused, shown: 0, isUndoing: false });
+    observe(this, { ghosts: [] });
   }
 
   /** As `CorrectionStore.write`; resolves to whether it was written. `shapes` are drawn meanwhile. */
   async write(step, shapes = []) {
     const mine = shapes.map((shape) => ({ ...shape, at: Infinity }));
-    this.ghosts.push(...mine);
-    this.changed();
+    this.ghosts = [...this.ghosts, ...mine];
     try {
       const { version } = await this.store.write(step);
       for (const ghost of mine) ghost.at = version;
@@ -33,10 +30,8 @@ export class CorrectionWriter {
   /** The tiles show this version: nothing of it need be drawn over them. */
   sweep(version) {
     this.shown = version;
-    const rest = this.ghosts.filter((ghost) => ghost.at > version);
-    if (rest.length === this.ghosts.length) return;
-    this.ghosts = rest;
-    this.changed();
+    if (this.ghosts.some((ghost) => ghost.at <= version))
+      this.ghosts = this.ghosts.filter((ghost) => ghost.at > version);
   }
 
   /** Whether a layer shows corrections at all; where none does, nothing is drawn for it either. */
@@ -48,7 +43,8 @@ export class CorrectionWriter {
   /** A brush stroke or a dividing line. */
   draw({ kind, points, um, side }, tissue, shapes) {
     const more = kind === "brush" ? { width_um: um } : { side: rounded([side])[0] };
-    return this.write({ action: "draw", kind, points: rounded(points), tissue, by: initialsGiven(), ...more }, shapes);
+    const step = { action: "draw", kind, points: rounded(points), tissue, by: prefs.initials || null, ...more };
+    return this.write(step, shapes);
   }
 
   undo() {
@@ -63,7 +59,7 @@ export class CorrectionWriter {
   async step(action) {
     await this.store.last;
     if (!this.store.document?.[action]) this.tell(`There is nothing to ${action}.`);
-    else if (await this.write({ action, by: initialsGiven() })) {
+    else if (await this.write({ action, by: prefs.initials || null })) {
       this.tell(`${lastStep(this.store)}.`);
       return true;
     }

@@ -1,116 +1,185 @@
 // Correcting: a mode in which the pointer picks parts of the slide, and the key of a tissue names them.
 
+import { effect, untracked } from "../vendor/preact/preact.min.js";
 import { Choice, strokeOf } from "./correct-choice.js";
 import { CorrectionDrawings, isInside } from "./correct-drawing.js";
-import { makeCorrectPanel } from "./correct-panel.js";
 import { makeSteps } from "./correct-steps.js";
 import { Stroke, WIDTHS } from "./correct-strokes.js";
 import { lastStep, partLine, partText, refusalWords, stepWords } from "./correct-words.js";
 import { CorrectionWriter } from "./correct-writer.js";
-import { say } from "./dom.js";
 import { colourOf, titleOf } from "./palette.js";
 import { Hover } from "./region.js";
+import { change, observe } from "./state.js";
+import { say } from "./ui.js";
 
 const SETTLES = 450; // ms until the slide stands still after a key has moved it
 const UNNAMED = "#ffffff";
+const SILENCE = { text: "", strong: false };
 
-/** The mode, its panel and its drawing; `apply()` draws the whole view again, `select(tab)` opens a panel. */
-export function makeCorrect({ id, stage, geometry, view, store, apply, select }) {
-  const settings = { tool: "pick", whole: false, only: false, reach: 1, width: WIDTHS.first, brush: null };
-  let isOn = false;
-  let pointed = null; // the part under the pointer or the crosshair
-  let marked = null;
-  let message = { text: "", strong: false };
-  let settling = null;
-  let stepped = null; // the place that the keyboard stands at after a step; without one it is the crosshair
-  let picking = null; // a key may be pressed before the server has said what was picked
-
-  const choice = new Choice(id, store, settings, update, (error) => refused(error, false));
-  const stroke = new Stroke(finished, paint);
-  const writer = new CorrectionWriter(store, { tell, refused, changed: paint });
-  const drawings = new CorrectionDrawings((version) => writer.sweep(version));
-  const steps = makeSteps({ id, stage, geometry, store, choice });
-  const hover = new Hover((place) => choice.look(place, choice.takesWhole && !choice.preview), point);
-  const acts = { name, nameFromList, accept, drop, set, mark, toggleAt, toggle, makeGraph, writer };
-  const panel = makeCorrectPanel({ settings, choice, store, acts });
-
-  function update() {
-    paint();
-    panel.update(message, isOn);
+/** The mode of an open slide: its state, and what the pointer, the keys and the panel do in it. */
+export class Correct {
+  constructor(view) {
+    const { id, store, stage, geometry } = view;
+    Object.assign(this, { view, store, stage, geometry, settling: null });
+    this.picking = null; // a key may be pressed before the server has said what was picked
+    observe(this, {
+      isOn: false,
+      message: SILENCE,
+      pointed: null, // the part under the pointer or the crosshair
+      marked: null, // a place that the panel points at
+      stepped: null, // the place that the keyboard stands at after a step; without one it is the crosshair
+    });
+    const settings = { tool: "pick", whole: false, only: false, reach: 1, width: WIDTHS.first, brush: null };
+    this.settings = observe({}, settings);
+    this.choice = new Choice(id, store, this.settings, (error) => this.refuse(error, false));
+    this.stroke = new Stroke((points) => this.takeLine(points));
+    const told = { tell: (text) => this.tell(text), refused: (error) => this.refuse(error) };
+    this.writer = new CorrectionWriter(store, told);
+    this.drawings = new CorrectionDrawings((version) => this.writer.sweep(version));
+    this.steps = makeSteps({ id, stage, geometry, store, choice: this.choice });
+    const look = (place) => this.choice.look(place, this.choice.takesWhole && !this.choice.preview);
+    this.hover = new Hover(look, (part) => this.point(part));
+    store.onLost = () => this.tell("The server does not answer: this is sent again until it does.");
+    store.onElsewhere = () => this.isOn && this.tell(this.elsewhere, true);
   }
 
-  function paint() {
-    const line = { kind: settings.tool, points: stroke.points, pixels: settings.width / geometry.mpp };
-    const shapes = [
-      ...writer.ghosts,
+  /** Keeps the drawing as the state says; returns how to end that. */
+  follow() {
+    let { version } = this.store;
+    const stops = [
+      effect(() => this.drawings.show(this.shapes)),
+      effect(() => {
+        if (this.store.version === version) return;
+        version = this.store.version;
+        untracked(() => this.forgetNames());
+      }),
+    ];
+    return () => stops.forEach((stop) => stop());
+  }
+
+  stop() {
+    clearTimeout(this.settling);
+    this.hover.stop();
+    this.choice.choose();
+  }
+
+  /** Somebody has corrected: what lies under the pointer may have another name, and other parts may follow. */
+  forgetNames() {
+    this.pointed = null;
+    if (this.choice.name && this.choice.spreads) this.choice.ask();
+  }
+
+  /** What is drawn over the slide, the last above the others. */
+  get shapes() {
+    const { settings, stroke, choice, pointed, stepped } = this;
+    const line = { kind: settings.tool, points: stroke.points, pixels: settings.width / this.geometry.mpp };
+    const points = [choice.shape?.side, this.marked, stepped?.place].filter(Boolean);
+    return [
+      ...this.writer.ghosts,
       ...choice.shapes(),
       ...(pointed && settings.tool === "pick" ? [{ kind: "hover", rings: pointed.outline }] : []),
       ...(stroke.isEmpty ? [] : [strokeOf(line, settings.brush ? colourOf(settings.brush) : UNNAMED)]),
-      ...(choice.shape?.side ? [{ kind: "mark", point: choice.shape.side }] : []),
       ...(stepped?.outline.length ? [{ kind: "hover", rings: stepped.outline }] : []),
-      ...[marked, stepped?.place].filter(Boolean).map((point) => ({ kind: "mark", point })),
+      ...points.map((point) => ({ kind: "mark", point })),
     ];
-    drawings.show(shapes);
+  }
+
+  /** Says something beside what is chosen, and to a screen reader. */
+  tell(text, strong = false) {
+    this.message = { text, strong };
+    say(text);
   }
 
   /** The message has been read; `aloud` is for screen readers alone. */
-  function hush(aloud = "") {
-    message = { text: "", strong: false };
+  hush(aloud = "") {
+    this.message = SILENCE;
     if (aloud) say(aloud);
   }
 
-  function tell(text, strong = false) {
-    message = { text, strong };
-    say(text);
-    update();
+  refuse(error, writing = true) {
+    if (error.name !== "AbortError") this.tell(refusalWords(error, this.store, writing), true);
   }
 
-  function refused(error, writing = true) {
-    if (error.name === "AbortError") return;
-    tell(refusalWords(error, store, writing), true);
+  get elsewhere() {
+    const step = this.store.document.steps.at(-1);
+    if (!step) return "The corrections were removed elsewhere.";
+    return `Corrected elsewhere: step ${step.number}, ${stepWords(step)}.`;
+  }
+
+  toggle(on = !this.isOn) {
+    const { view, store, stage } = this;
+    if (on === this.isOn) return;
+    this.isOn = on;
+    stage.isCorrecting = on;
+    this.hover.stop();
+    if (on) {
+      view.set({ layer: "corrected" });
+      view.showTab("correct");
+      stage.focus();
+      say("Correct. Pick a part of the slide, then press the key of the right tissue.");
+      this.makeGraph();
+    } else {
+      this.stroke.drop();
+      this.choice.choose();
+      this.hush();
+      if (!store.active.length && view.layer === "corrected") view.set({ layer: "tissue" });
+      say("Correcting has ended.");
+    }
+  }
+
+  makeGraph() {
+    this.store.makeGraph().catch((error) => this.refuse(error, false));
+  }
+
+  set(changes) {
+    const { settings, choice } = this;
+    const isOther = "tool" in changes && changes.tool !== settings.tool;
+    change(settings, { ...changes, ...(isOther ? { brush: null } : {}) });
+    if (isOther || "whole" in changes) {
+      this.stroke.drop();
+      choice.choose();
+      change(this, { pointed: null, stepped: null });
+    }
+    if ("reach" in changes) choice.askSoon();
+    if ("only" in changes && choice.name) choice.call(choice.name);
+    this.hush();
+  }
+
+  /** The pointer is here, or null: it has left. */
+  move(place) {
+    if (place && this.stage.drawing.cross) this.stage.drawing.set({ cross: false });
+    if (!(place && this.pointed && isInside(this.pointed.outline, place))) this.hover.move(place);
   }
 
   /** The part under the pointer, read out beside it. */
-  function point(part) {
-    pointed = part;
-    stage.show(part ? partLine(part, choice.reason(part.outline)) : []);
-    if (part && stage.drawing.cross) say(partText(part));
-    paint();
+  point(part) {
+    this.pointed = part;
+    this.stage.reading = part ? partLine(part, this.choice.reason(part.outline)) : null;
+    if (part && this.stage.drawing.cross) say(partText(part));
   }
 
-  function toggle(on = !isOn) {
-    if (on === isOn) return;
-    isOn = on;
-    stage.setCorrecting(on);
-    hover.stop();
-    if (on) {
-      view.layer = "corrected";
-      select("correct");
-      stage.focus();
-      say("Correct. Pick a part of the slide, then press the key of the right tissue.");
-      makeGraph();
-    } else {
-      stroke.drop();
-      choice.clear();
-      hush();
-      if (!store.active.length && view.layer === "corrected") view.layer = "tissue";
-      say("Correcting has ended.");
-    }
-    apply();
+  /** What lies under the crosshair, once the slide stands still. */
+  look() {
+    this.stage.drawing.set({ cross: true });
+    this.stepped = null;
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => this.hover.move(this.stage.middle), SETTLES);
   }
 
-  function makeGraph() {
-    store.makeGraph().catch((error) => refused(error, false));
+  /** Where Space and Enter act. */
+  get place() {
+    return this.stepped?.place ?? this.stage.middle;
   }
 
-  async function click(place, more = false) {
-    stage.focus();
-    hush();
-    stepped = null;
-    if (settings.tool === "pick") await next(() => pick(place, more));
+  async click(place, more = false) {
+    const { settings, choice, stroke } = this;
+    this.stage.focus();
+    this.hush();
+    this.stepped = null;
+    if (settings.tool === "pick") await this.next(() => this.pick(place, more));
     else if (choice.shape?.kind === "divide") {
-      choice.shape.side = place;
-      tell("This side gets the name: press the key of the right tissue.");
+      choice.shape = { ...choice.shape, side: place };
+      this.tell("This side gets the name: press the key of the right tissue.");
     } else {
       stroke.add(place);
       if (settings.tool === "brush") stroke.finish();
@@ -118,21 +187,21 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
   }
 
   /** Does `work` after all that is being picked. */
-  function next(work) {
-    const before = picking;
-    picking = (async () => {
+  next(work) {
+    const before = this.picking;
+    this.picking = (async () => {
       await before;
       try {
         await work();
       } catch (error) {
-        refused(error, false);
+        this.refuse(error, false);
       }
-      update();
     })();
-    return picking;
+    return this.picking;
   }
 
-  async function pick(place, more) {
+  async pick(place, more) {
+    const { choice, pointed } = this;
     if (!more && choice.preview && (await choice.toggle(place))) return;
     const known = pointed?.whole === choice.takesWhole && !choice.preview && isInside(pointed.outline, place);
     const part = known ? pointed : await choice.look(place);
@@ -140,160 +209,92 @@ export function makeCorrect({ id, stage, geometry, view, store, apply, select })
     say(partText(part));
   }
 
+  /** To the next region or the one before; while something would follow, from one such part to the next. */
+  step(by, more) {
+    return this.go(() => this.steps.step(by, more));
+  }
+
+  /** To what touches what is picked, in a direction of the screen. */
+  stepBeside(x, y) {
+    return this.go(() => this.steps.beside(x, y));
+  }
+
   /** Goes where `steps` says, and picks what is there. */
-  function go(asked) {
-    if (settings.tool !== "pick") set({ tool: "pick" });
-    return next(async () => {
+  go(asked) {
+    if (this.settings.tool !== "pick") this.set({ tool: "pick" });
+    return this.next(async () => {
       const found = await asked();
-      stepped = found.place ? found : null;
-      pointed = null;
-      if (stepped) {
-        stage.drawing.set({ cross: false });
-        stage.reveal(stepped.box, stepped.place);
+      change(this, { stepped: found.place ? found : null, pointed: null });
+      if (found.place) {
+        this.stage.drawing.set({ cross: false });
+        this.stage.reveal(found.box, found.place);
       }
-      tell(found.says);
+      this.tell(found.says);
     });
   }
 
-  function toggleAt(place) {
-    return next(async () => {
-      const before = choice.out.length;
-      if (!(await choice.toggle(place))) tell("Nothing follows here.");
-      else tell(choice.out.length > before ? "Excluded." : "Included again.");
+  /** Takes the part at a place out of those that follow, or in again. */
+  exclude(place) {
+    return this.next(async () => {
+      const before = this.choice.out.length;
+      if (!(await this.choice.toggle(place))) this.tell("Nothing follows here.");
+      else this.tell(this.choice.out.length > before ? "Excluded." : "Included again.");
     });
   }
 
-  function finished(points) {
-    const hint = choice.takeLine(settings.tool, points, settings.width, settings.width / geometry.mpp);
-    if (choice.shape && settings.brush) name(settings.brush);
-    else tell(hint);
+  /** A stroke, a lasso or a dividing line is finished. */
+  takeLine(points) {
+    const { settings, choice } = this;
+    const hint = choice.takeLine(settings.tool, points, settings.width, settings.width / this.geometry.mpp);
+    if (choice.shape && settings.brush) this.name(settings.brush);
+    else this.tell(hint);
   }
 
-  async function name(tissue) {
-    await picking;
+  async name(tissue) {
+    const { settings, choice } = this;
+    await this.picking;
     if (settings.tool === "brush") settings.brush = tissue;
-    if (choice.isEmpty && pointed && settings.tool === "pick") choice.pick(pointed);
-    if (choice.isEmpty && settings.tool !== "brush") tell("Pick a part first.");
-    else if (choice.isEmpty) hush(`The brush paints ${titleOf(tissue)}.`);
-    else if (choice.shape?.kind === "divide" && !choice.shape.side) tell("Click the side that gets the name first.");
+    if (choice.isEmpty && this.pointed && settings.tool === "pick") choice.pick(this.pointed);
+    if (choice.isEmpty && settings.tool !== "brush") this.tell("Pick a part first.");
+    else if (choice.isEmpty) this.hush(`The brush paints ${titleOf(tissue)}.`);
+    else if (choice.shape?.kind === "divide" && !choice.shape.side)
+      this.tell("Click the side that gets the name first.");
     else {
-      hush();
+      this.hush();
       choice.call(tissue);
-      if (!choice.spreads) accept();
+      if (!choice.spreads) this.accept();
     }
-    update();
   }
 
   /** The same from the panel, where a button has the focus: Enter is to accept next. */
-  function nameFromList(tissue) {
-    stage.focus();
-    name(tissue);
+  nameFromList(tissue) {
+    this.stage.focus();
+    this.name(tissue);
   }
 
-  async function accept() {
-    await picking;
+  async accept() {
+    const { choice } = this;
+    await this.picking;
     if (!choice.name) return;
-    pointed = null;
-    stepped = null;
+    change(this, { pointed: null, stepped: null });
     if (!choice.isSeen) {
       choice.ask();
-      tell("What would follow is being computed. Accept it once it is shown.");
-    } else if (await choice.write(writer)) tell(`Written. ${lastStep(store)}.`);
-    update();
-  }
-
-  function set(change) {
-    const tool = change.tool && change.tool !== settings.tool;
-    Object.assign(settings, change, tool ? { brush: null } : {});
-    if (tool || "whole" in change) {
-      stroke.drop();
-      choice.clear();
-      pointed = null;
-      stepped = null;
-    }
-    if ("reach" in change) choice.askSoon();
-    if ("only" in change && choice.name) choice.call(choice.name);
-    hush();
-    update();
-  }
-
-  function mark(place) {
-    marked = place;
-    paint();
+      this.tell("What would follow is being computed. Accept it once it is shown.");
+    } else if (await choice.write(this.writer)) this.tell(`Written. ${lastStep(this.store)}.`);
   }
 
   /** One thing less; whether there was one. */
-  function drop() {
-    hush();
-    const named = stroke.drop() || choice.drop();
+  drop() {
+    const { settings, choice } = this;
+    this.hush();
+    const named = this.stroke.drop() || choice.drop();
     if (!named && choice.isEmpty && !settings.brush) return false;
-    stepped = null;
+    this.stepped = null;
     if (!named) {
-      choice.clear();
+      choice.choose();
       settings.brush = null;
     }
     say(named ? "Dropped." : "Nothing is picked.");
-    update();
     return true;
   }
-
-  /** What lies under the crosshair, once the slide stands still. */
-  function look() {
-    stage.drawing.set({ cross: true });
-    stepped = null;
-    clearTimeout(settling);
-    settling = setTimeout(() => hover.move(stage.middle), SETTLES);
-  }
-
-  store.addEventListener("lost", () => tell("The server does not answer: this is sent again until it does."));
-
-  let seen = store.version;
-  store.addEventListener("change", ({ elsewhere }) => {
-    if (store.version === seen) return;
-    seen = store.version;
-    pointed = null; // it may have another name now
-    if (choice.name && choice.spreads) choice.ask();
-    if (!elsewhere || !isOn) return;
-    const step = store.document.steps.at(-1);
-    const done = step ? `Corrected elsewhere: step ${step.number}, ${stepWords(step)}.` : "";
-    tell(done || "The corrections were removed elsewhere.", true);
-  });
-
-  return {
-    element: panel.element,
-    settings,
-    choice,
-    stroke,
-    acts,
-    click,
-    look,
-    /** To the next region or the one before; while something would follow, from one such part to the next. */
-    step: (by, more) => go(() => steps.step(by, more)),
-    /** To what touches what is picked, in a direction of the screen. */
-    stepBeside: (x, y) => go(() => steps.beside(x, y)),
-    toggle,
-    update,
-    get hasStepped() {
-      return stepped !== null;
-    },
-    /** Where Space and Enter act. */
-    get place() {
-      return stepped?.place ?? stage.middle;
-    },
-    get isOn() {
-      return isOn;
-    },
-    /** The pointer is here, or null: it has left. */
-    move(place) {
-      if (place && stage.drawing.cross) stage.drawing.set({ cross: false });
-      if (!(place && pointed && isInside(pointed.outline, place))) hover.move(place);
-    },
-    drawings,
-    stop() {
-      clearTimeout(settling);
-      hover.stop();
-      choice.clear();
-      store.stop();
-    },
-  };
 }

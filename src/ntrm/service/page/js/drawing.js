@@ -1,8 +1,21 @@
 // Lines, labels and outlines over the slide. They follow it through pan, zoom and rotation and keep their width.
 
-import { put, s } from "./dom.js";
-
+const SVG = "http://www.w3.org/2000/svg";
 const LINE = 15;
+
+/** An SVG element: `s("path.under", { attributes }, ...children)`; classes, attributes, children may be left out. */
+export function s(words, ...rest) {
+  const [tag, ...classes] = words.split(".");
+  const element = document.createElementNS(SVG, tag);
+  element.classList.add(...classes);
+  if (rest[0]?.constructor === Object) put(element, rest.shift());
+  element.append(...rest.flat());
+  return element;
+}
+
+export function put(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+}
 
 /** An SVG in `pane`, over its viewer, which draws anew whenever the slide moves. */
 export class Overlay {

@@ -1,7 +1,9 @@
 // Whether a slide is like what the model knows: a chip for the list, a banner on the slide, and a map of where.
 
+import { html } from "../vendor/preact/preact.min.js";
 import * as api from "./api.js";
-import { h, icon } from "./dom.js";
+import { useObserved } from "./state.js";
+import { Icon } from "./ui.js";
 
 const UNFAMILIAR = "unfamiliar";
 const UNLIKE = "unlike what the model knows";
@@ -26,10 +28,10 @@ export function unlikeWords(slide) {
 }
 
 /** The same as a chip. */
-export function unlikeChip(slide) {
+export function UnlikeChip({ slide }) {
   const words = unlikeWords(slide);
   const why = slide.familiarity?.verdict === UNFAMILIAR ? slide.familiarity.reasons.join("; ") : words;
-  return words ? h("span.chip.warn.unlike", { title: why }, icon("warn"), words) : null;
+  return words && html`<span class="chip warn unlike" title=${why}><${Icon} name="warn" />${words}</span>`;
 }
 
 /** Why a region of cancer in an unfamiliar piece is no finding; empty for all others. */
@@ -50,53 +52,55 @@ export function familiarityLine(slide) {
   return `Familiarity: ${verdict} (p = ${p(value)}).`;
 }
 
-/** The slide's own banner with the reasons and, on demand, the map; null where nothing is unlike. */
-export function unlikeBanner(slide, summary) {
+/** The slide's own banner with the reasons and, on demand, the map; nothing where nothing is unlike. */
+export function UnlikeBanner({ slide, summary }) {
   const judged = summary.familiarity;
+  const pieces = summary.pieces.filter((piece) => piece.familiarity.verdict === UNFAMILIAR);
   const unlike =
     judged.verdict === UNFAMILIAR
       ? [["This slide", judged]]
-      : summary.pieces
-          .filter((piece) => piece.familiarity.verdict === UNFAMILIAR)
-          .map((piece) => [`Piece ${piece.number}`, piece.familiarity]);
+      : pieces.map((piece) => [`Piece ${piece.number}`, piece.familiarity]);
   if (!unlike.length) return null;
-  return h(
-    "section.unlike-banner",
-    { "aria-label": "Familiarity" },
-    icon("warn"),
-    h(
-      "div",
-      unlike.flatMap(([what, { p_value: value, reasons }]) => [
-        h(
-          "p",
-          h("strong", `${what} is ${UNLIKE} (p = ${p(value)}).`),
-          h("span.of-network", " Its cancers, clearance and depth are not assessed."),
-          h("span.of-corrected", " Its cancers are assessed only where a person named them."),
-        ),
-        h(
-          "ul",
-          reasons.map((reason) => h("li", reason)),
-        ),
-      ]),
-      h(
-        "p.small",
-        "Look at the slide and its stain, and use a model that was trained on slides like it. The p-value measures similarity to the training data, not correctness.",
-      ),
-      slide.familiarity?.has_map ? makeMap(slide) : null,
-    ),
-  );
+  return html`<section class="unlike-banner" aria-label="Familiarity">
+    <${Icon} name="warn" />
+    <div>
+      ${unlike.map(
+        ([what, { p_value: value, reasons }]) =>
+          html`<p>
+              <strong>${what} is ${UNLIKE} (p = ${p(value)}).</strong>
+              <span class="of-network">${" Its cancers, clearance and depth are not assessed."}</span>
+              <span class="of-corrected">${" Its cancers are assessed only where a person named them."}</span>
+            </p>
+            <ul>${reasons.map((reason) => html`<li>${reason}</li>`)}</ul>`,
+      )}
+      <p class="small">
+        Look at the slide and its stain, and use a model that was trained on slides like it. The p-value measures
+        similarity to the training data, not correctness.
+      </p>
+      ${slide.familiarity?.has_map && html`<${FamiliarityMap} slide=${slide} />`}
+    </div>
+  </section>`;
 }
 
-function makeMap(slide) {
+/** The map is fetched once somebody wants to see it. */
+function FamiliarityMap({ slide }) {
+  const map = useObserved({ isWanted: false });
   const source = api.address(slide.id, "familiarity.jpg");
-  const image = h("img", { alt: "The slide in grey, its windows coloured by their similarity to the training data" });
-  const large = h("a", { href: source, target: "_blank", rel: "noopener", title: "Open the map" }, image);
-  const legend = STEPS.map(([colour, words]) =>
-    h("span", h("span.dot", { style: { background: colour } }), ` ${words}`),
-  );
-  const details = h("details", h("summary", "Show where"), h("figure", large, h("figcaption.small", legend)));
-  details.addEventListener("toggle", () => {
-    if (details.open && !image.src) image.src = source;
-  });
-  return details;
+  const open = (event) => {
+    map.isWanted ||= event.target.open;
+  };
+  return html`<details onToggle=${open}>
+    <summary>Show where</summary>
+    <figure>
+      <a href=${source} target="_blank" rel="noopener" title="Open the map">
+        <img alt="The slide in grey, its windows coloured by their similarity to the training data"
+          ...${map.isWanted && { src: source }} />
+      </a>
+      <figcaption class="small">
+        ${STEPS.map(
+          ([colour, words]) => html`<span><span class="dot" style=${{ background: colour }} /> ${words}</span>`,
+        )}
+      </figcaption>
+    </figure>
+  </details>`;
 }

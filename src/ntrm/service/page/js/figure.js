@@ -1,15 +1,22 @@
 // Saves what is on the screen: the view as PNG, the graph as SVG.
 
+import { html, render } from "../vendor/preact/preact.min.js";
+import { correctedWords } from "./correct-words.js";
 import { pathOf, screenMatrix } from "./drawing.js";
+import { unlikeWords } from "./familiarity.js";
 import { scaleBar } from "./geometry.js";
+import { Graph } from "./graph.js";
+import { amountsOf, inLegend } from "./layer-panel.js";
 import { colourOf } from "./palette.js";
+import { graphShown } from "./relations.js";
+import { CLASSES } from "./view-paint.js";
 
 const INK = "#1b2227";
 const WINDOW = "#7a1fa2";
 const LINES = { deep: "#ffd60a", lateral: "#00e5ff", depth: "#ff9f1c" };
 
 /** Hands a file to the browser. */
-export function save(blob, name) {
+function save(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name;
@@ -17,17 +24,42 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/** An SVG element as a file of its own. */
-export function svgBlob(svg) {
+/** The tissue graph as it is shown, in the colours of paper. */
+export function saveGraph(view) {
+  const { nodes, edges } = graphShown(view);
+  const frame = document.createElement("div");
+  render(html`<${Graph} nodes=${nodes} edges=${edges} theme="light" />`, frame);
+  const svg = frame.firstElementChild;
   svg.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  return new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
+  const text = new XMLSerializer().serializeToString(svg);
+  save(new Blob([text], { type: "image/svg+xml" }), `${view.slide.slide_id}-graph.svg`);
+}
+
+/** The present view with its legend, and in words what it is of. */
+export async function saveView(view) {
+  const { slide, summary, stage, store } = view;
+  const { areas } = amountsOf(view);
+  const names = inLegend().map((tissue) => tissue.name);
+  const shown = names.filter((name) => !view.hidden.has(name) && (areas[name] ?? 0) > 0);
+  const { model, program, purpose } = summary;
+  const words = [
+    slide.slide_id,
+    `${model.name} ${model.version}`,
+    `NTRM ${program.version}`,
+    view.isCorrected && correctedWords(store),
+    unlikeWords(slide),
+    purpose,
+  ];
+  const legend = CLASSES.includes(view.layer) ? shown : [];
+  const blob = await viewBlob({ ...stage.figure(), legend, footer: words.filter(Boolean).join(" · ") });
+  save(blob, `${slide.slide_id}-view.png`);
 }
 
 /**
  * The present view with lines, scale bar, legend and the notice. `panes` are {viewer, left, width, clip} in CSS pixels,
  * `legend` names of tissues, `footer` the text below.
  */
-export async function viewBlob({ panes, drawing, width, height, legend, footer }) {
+async function viewBlob({ panes, drawing, width, height, legend, footer }) {
   const scale = window.devicePixelRatio || 1;
   const strip = 52;
   const canvas = document.createElement("canvas");

@@ -60,6 +60,17 @@ export function boxToSlide(geometry, { left, top, width, height }) {
   return { left: left * sx, top: top * sy, width: width * sx, height: height * sy };
 }
 
+/** The corners of a box, one after the other. */
+export function ringOf({ left, top, width, height }) {
+  const [right, bottom] = [left + width, top + height];
+  return [
+    [left, top],
+    [right, top],
+    [right, bottom],
+    [left, bottom],
+  ];
+}
+
 /** A round length that takes at most `longest` screen pixels, and how many it takes. */
 export function scaleBar(umPerPixel, longest) {
   const most = umPerPixel * longest;

@@ -1,25 +1,27 @@
 // The list of slides: what is there, what is on its way, search, sort, add.
 
+import { html, useEffect, useRef } from "../vendor/preact/preact.min.js";
 import * as api from "./api.js";
+import { BarButtons, Brand, PAGE_KEYS, Purpose, serverNotice } from "./bar.js";
 import { askForSlides, confirmLoss, retrySlide } from "./dialogs.js";
-import { button, h, icon, notice, say, setText } from "./dom.js";
 import { notAssessed, unlikeWords } from "./familiarity.js";
 import { count } from "./format.js";
 import { bind, shortcuts } from "./keyboard.js";
-import { poll } from "./poll.js";
-import { prefs } from "./prefs.js";
-import { correctedWords, failure, isMoving, makeRow } from "./row.js";
-import { drawUploads, uploads } from "./upload.js";
+import { useEffectOn, usePolling } from "./poll.js";
+import { correctedWords, failure, isMoving, Row } from "./row.js";
+import { change, observe, page, useObserved } from "./state.js";
+import { Button, Icon, Notice, say } from "./ui.js";
+import { Sending, uploads } from "./upload.js";
 
 const RANK = { running: 0, queued: 1, failed: 2, cancelled: 3, done: 4 };
-const text = (slide) => slide.name || slide.slide_id || "";
+const nameOf = (slide) => slide.name || slide.slide_id || "";
 const cancers = (slide) =>
   (slide.cancers ?? [])
     .filter((cancer) => cancer.present)
     .map((cancer) => cancer.name)
     .join(" ");
 const when = (slide) => Date.parse(slide.created);
-const byName = (a, b) => text(a).localeCompare(text(b), undefined, { numeric: true });
+const byName = (a, b) => nameOf(a).localeCompare(nameOf(b), undefined, { numeric: true });
 
 const SORTS = {
   newest: ["Newest first", (a, b) => when(b) - when(a) || byName(a, b)],
@@ -30,9 +32,9 @@ const SORTS = {
 };
 
 /** Whether every word of `query` is found in what the row tells. */
-export function matches(slide, query) {
-  const hay = [
-    text(slide),
+function matches(slide, query) {
+  const told = [
+    nameOf(slide),
     slide.slide_id,
     slide.status,
     cancers(slide),
@@ -47,182 +49,141 @@ export function matches(slide, query) {
   return query
     .toLowerCase()
     .split(/\s+/)
-    .every((word) => hay.includes(word));
+    .every((word) => told.includes(word));
 }
 
-const kept = { query: "", sort: "newest" };
+/** How the list is searched and sorted; kept while a slide is looked at. */
+const chosen = observe({}, { query: "", sort: "newest" });
+const ask = () => askForSlides(page.about.server_paths);
 
-/** Shows the list in `root`; returns how to leave it. */
-export function showList(root, tools) {
-  const rows = new Map();
-  let slides = null;
-  let broken = null;
-  let refused = "";
-  const ask = () => askForSlides(tools.about.server_paths);
+export function List() {
+  const list = useObserved({ slides: null, error: null, refused: "" });
+  const search = useRef(null);
+  const rows = useRef(null);
 
-  const choose = () => {
-    Object.assign(kept, { query: search.value, sort: sort.value });
-    draw();
-  };
-  const search = h("input.field.search", {
-    type: "search",
-    placeholder: "Search",
-    "aria-label": "Search slides by name, cancer, status or warning",
-    value: kept.query,
-    on: { input: choose },
+  const polling = usePolling(async () => {
+    try {
+      [list.slides] = await Promise.all([api.slides(), renew()]);
+      list.error = null;
+    } catch (error) {
+      list.error = error;
+      throw error;
+    }
+    return uploads.isBusy || list.slides.some(isMoving);
   });
-  const sort = h(
-    "select.select",
-    { "aria-label": "Sort by", on: { change: choose } },
-    Object.entries(SORTS).map(([key, [label]]) => h("option", { value: key, selected: key === kept.sort }, label)),
-  );
-  const add = button([icon("plus"), "Add slides"], ask, "primary");
-  const sending = h("ul.rows.sending", { "aria-label": "Uploads" });
-  const list = h("ul.rows", { "aria-label": "Slides" });
-  const state = h("div.list-state");
-  const notices = h("div.notices");
-  const total = h("p.muted.small", { role: "status" });
-  root.replaceChildren(
-    h("header.bar", tools.brand(), h("span.purpose", tools.purpose), h("span.grow"), ...tools.buttons()),
-    h(
-      "main.list",
-      { id: "main", tabIndex: -1 },
-      h("div.list-tools", h("h1", "Slides"), h("span.grow"), search, sort, add),
-      notices,
-      sending,
-      list,
-      state,
-      total,
-    ),
-  );
-
-  const acts = {
-    cancel: (slide) => act(slide, "cancelled", () => api.cancel(slide.id)),
-    retry: (slide) => act(slide, "queued again", () => retrySlide(slide)),
-    remove: async (slide) => {
-      const corrected = slide.corrections
-        ? ` So will the corrections by people: ${count(slide.corrections, "step")}.`
-        : "";
-      const sure = await confirmLoss(
-        `Delete “${text(slide)}”?`,
-        `Its results and the uploaded file will be deleted.${corrected} ` +
-          "A file that was added by its path stays where it is.",
-        "Delete",
-      );
-      if (sure) act(slide, "deleted", () => api.remove(slide.id));
-    },
-  };
+  useEffectOn(() => uploads.arrived, polling.now);
 
   /** Does something with a slide; where it is refused, that is shown until the next time. */
   async function act(slide, done, call) {
-    refused = "";
+    list.refused = "";
     try {
       await call();
     } catch (error) {
-      refused = `“${text(slide)}” was not ${done}: ${error.text ?? "the server does not answer."}`;
-      say(refused);
+      list.refused = `“${nameOf(slide)}” was not ${done}: ${error.text ?? "the server does not answer."}`;
+      say(list.refused);
     }
-    draw();
     polling.now();
   }
-
-  async function refresh() {
-    try {
-      [slides] = await Promise.all([api.slides(), tools.renew()]);
-      broken = null;
-    } catch (error) {
-      broken = error;
-      draw();
-      throw error;
-    }
-    draw();
-    return uploads.busy || slides.some(isMoving);
-  }
-
-  function draw() {
-    drawNotices(notices, tools, refused);
-    drawUploads(sending);
-    const shown = (slides ?? []).filter((slide) => matches(slide, kept.query)).sort(SORTS[kept.sort][1]);
-    const wanted = new Set(shown.map((slide) => slide.id));
-    for (const [id, row] of rows) {
-      if (wanted.has(id)) continue;
-      row.element.remove();
-      rows.delete(id);
-    }
-    shown.forEach((slide, index) => {
-      let row = rows.get(slide.id);
-      if (row) row.update(slide);
-      else rows.set(slide.id, (row = makeRow(slide, acts)));
-      // Moving a row that is already in place would take the focus from it.
-      if (list.children[index] !== row.element) list.insertBefore(row.element, list.children[index] ?? null);
-    });
-    list.hidden = !shown.length;
-    const some = shown.length === slides?.length ? "" : `${shown.length} of `;
-    setText(total, slides?.length ? some + count(slides.length, "slide") : "");
-    drawState(state, slides, shown, broken, { retry: () => polling.now(), ask });
-  }
-
-  const unbind = bind([
-    ...shortcuts("List", [
-      ["/", "Search", () => search.focus()],
-      ["a", "Add slides", ask],
-      [["j", "ArrowDown"], "Next slide", () => step(list, 1), { shown: ["j", "↓"] }],
-      [["k", "ArrowUp"], "Previous slide", () => step(list, -1), { shown: ["k", "↑"] }],
-      ["Enter", "Open the slide", () => {}],
-    ]),
-    ...tools.bindings,
-  ]);
-  const polling = poll(refresh);
-  uploads.addEventListener("change", draw);
-  uploads.addEventListener("added", polling.now);
-  prefs.addEventListener("palette", draw);
-  return () => {
-    polling.stop();
-    unbind();
-    uploads.removeEventListener("change", draw);
-    uploads.removeEventListener("added", polling.now);
-    prefs.removeEventListener("palette", draw);
+  const acts = {
+    cancel: (slide) => act(slide, "cancelled", () => api.cancel(slide.id)),
+    retry: (slide) => act(slide, "queued again", () => retrySlide(slide)),
+    remove: async (slide) => (await isSure(slide)) && act(slide, "deleted", () => api.remove(slide.id)),
   };
+
+  useEffect(() => {
+    document.title = "NTRM";
+    return bind([
+      ...shortcuts("List", [
+        ["/", "Search", () => search.current.focus()],
+        ["a", "Add slides", ask],
+        [["j", "ArrowDown"], "Next slide", () => step(rows.current, 1), { shown: ["j", "↓"] }],
+        [["k", "ArrowUp"], "Previous slide", () => step(rows.current, -1), { shown: ["k", "↑"] }],
+        ["Enter", "Open the slide", () => {}],
+      ]),
+      ...PAGE_KEYS,
+    ]);
+  }, []);
+
+  const slides = list.slides ?? [];
+  const shown = slides.filter((slide) => matches(slide, chosen.query)).sort(SORTS[chosen.sort][1]);
+  const part = shown.length === slides.length ? "" : `${shown.length} of `;
+  return html`<header class="bar"><${Brand} /><${Purpose} /><span class="grow" /><${BarButtons} /></header>
+    <main class="list" id="main" tabindex="-1">
+      <div class="list-tools"><h1>Slides</h1><span class="grow" /><${Tools} search=${search} /></div>
+      <${Notices} refused=${list.refused} />
+      <${Sending} />
+      <ul class="rows" aria-label="Slides" hidden=${!shown.length} ref=${rows}>
+        ${shown.map((slide) => html`<${Row} key=${slide.id} slide=${slide} acts=${acts} />`)}
+      </ul>
+      <div class="list-state"><${State} list=${list} isEmpty=${!shown.length} retry=${polling.now} /></div>
+      <p class="muted small" role="status">${slides.length ? part + count(slides.length, "slide") : ""}</p>
+    </main>`;
 }
 
-function drawNotices(notices, tools, told) {
-  const strip = (text, kind) => h("p", { class: `strip ${kind}` }, icon("warn"), h("span", text));
-  const refused = tools.about.worker_error;
-  const texts = [
-    tools.notice && [tools.notice, ""],
-    refused && [`Nothing can be segmented at the moment: ${new api.ApiError(0, refused).text}`, "bad"],
-    told && [told, "bad"],
-  ].filter(Boolean);
-  const key = JSON.stringify(texts);
-  if (notices.dataset.key !== key) notices.replaceChildren(...texts.map(([text, kind]) => strip(text, kind)));
-  notices.dataset.key = key;
+/** Asks what the server is, while it is still getting ready. */
+async function renew() {
+  if (page.about.worker !== "ready" || !page.about.classes.length) page.about = await api.about();
 }
 
-function step(list, by) {
-  const links = [...list.querySelectorAll(".name")];
+function isSure(slide) {
+  const corrected = slide.corrections ? ` So will the corrections by people: ${count(slide.corrections, "step")}.` : "";
+  const words =
+    `Its results and the uploaded file will be deleted.${corrected} ` +
+    "A file that was added by its path stays where it is.";
+  return confirmLoss(`Delete “${nameOf(slide)}”?`, words, "Delete");
+}
+
+function step(rows, by) {
+  const links = [...rows.querySelectorAll(".name")];
   const at = links.indexOf(document.activeElement?.closest(".row")?.querySelector(".name"));
   links[Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
 }
 
-function drawState(state, slides, shown, broken, acts) {
-  const box = (name, title, words, ...actions) =>
-    state.replaceChildren(h("div.state", notice(name, title, words, h("div.actions", actions))));
-  if (shown.length || (slides?.length === 0 && uploads.items.length)) state.replaceChildren();
-  else if (slides === null && broken)
-    box(
+const AddButton = () =>
+  html`<${Button} kind="primary" onClick=${ask}><${Icon} name="plus" />Add slides</${Button}>`;
+
+const Tools = ({ search }) =>
+  html`<input class="field search" type="search" placeholder="Search"
+      aria-label="Search slides by name, cancer, status or warning" value=${chosen.query} ref=${search}
+      onInput=${({ target }) => change(chosen, { query: target.value })} />
+    <select class="select" aria-label="Sort by" value=${chosen.sort}
+      onChange=${({ target }) => change(chosen, { sort: target.value })}>
+      ${Object.entries(SORTS).map(([key, [label]]) => html`<option value=${key}>${label}</option>`)}
+    </select>
+    <${AddButton} />`;
+
+function Notices({ refused }) {
+  const { worker_error: error } = page.about;
+  const stopped = error && `Nothing can be segmented at the moment: ${new api.ApiError(0, error).text}`;
+  const strip = (words, kind) =>
+    words && html`<p class=${`strip ${kind}`}><${Icon} name="warn" /><span>${words}</span></p>`;
+  return html`<div class="notices">${strip(serverNotice(), "")}${strip(stopped, "bad")}${strip(refused, "bad")}</div>`;
+}
+
+/** What stands in the place of rows where there are none. */
+function State({ list: { slides, error }, isEmpty, retry }) {
+  if (!isEmpty || (slides?.length === 0 && uploads.items.length)) return null;
+  if (slides === null && !error) return html`<div class="state"><p>Loading …</p></div>`;
+  const [icon, title, words, action] = wordsOf(slides, error, retry);
+  return html`<div class="state">
+    <${Notice} icon=${icon} title=${title} words=${words}><div class="actions">${action}</div></${Notice}>
+  </div>`;
+}
+
+function wordsOf(slides, error, retry) {
+  if (slides === null)
+    return [
       "gone",
       "The slides cannot be listed",
-      broken.text ?? "The server does not answer. It may have been stopped; this page tries again by itself.",
-      button("Try now", acts.retry),
-    );
-  else if (slides === null) state.replaceChildren(h("div.state", h("p", "Loading …")));
-  else if (slides.length)
-    box("search", "No slide matches the search", "Names, cancer types, status and warnings are searched.");
-  else
-    box(
-      "upload",
-      "Drop a slide here",
-      "It is segmented on this server, and the result appears in this list. Nothing is sent anywhere else.",
-      button([icon("plus"), "Add slides"], acts.ask, "primary"),
-    );
+      error.text ?? "The server does not answer. It may have been stopped; this page tries again by itself.",
+      html`<${Button} onClick=${retry}>Try now</${Button}>`,
+    ];
+  if (slides.length)
+    return ["search", "No slide matches the search", "Names, cancer types, status and warnings are searched."];
+  return [
+    "upload",
+    "Drop a slide here",
+    "It is segmented on this server, and the result appears in this list. Nothing is sent anywhere else.",
+    html`<${AddButton} />`,
+  ];
 }

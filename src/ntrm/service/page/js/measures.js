@@ -1,8 +1,9 @@
 // Margins, depth and orientation of the pieces, with their lines on the slide, or the reason why there is none.
 
-import { button, h, panelHead, tick } from "./dom.js";
+import { html } from "../vendor/preact/preact.min.js";
 import { length } from "./format.js";
 import { maskToSlide } from "./geometry.js";
+import { Button, PanelHead, Tick } from "./ui.js";
 
 const NAMES = {
   deep_clearance: "Deep clearance",
@@ -40,46 +41,65 @@ export function uprightOf(summary, piece) {
   return turn === null || turn === undefined ? null : -turn;
 }
 
-/** The panel and `update(summary)`. `go(line)` shows a line, `view.lines` whether lines are drawn. */
-export function makeMeasures(geometry, view, go) {
-  const drawn = tick("Draw lines", (lines) => view.set({ lines }));
-  const body = h("div.measures");
-  const element = h("section", panelHead("Measurements", drawn.element), body);
+export function Measures({ view }) {
+  const { summary } = view.readings;
+  const pieces = summary.pieces.filter((entry) => view.piece === null || entry.number === view.piece);
+  return html`<section>
+    <${PanelHead} title="Measurements">
+      <${Tick} label="Draw lines" checked=${view.lines} onTick=${(lines) => view.set({ lines })} />
+    </${PanelHead}>
+    <div class="measures">
+      ${pieces.map((entry) => html`<${Piece} key=${entry.number} view=${view} summary=${summary} entry=${entry} />`)}
+      ${!pieces.length && html`<p class="muted">No piece of tissue was found on this slide.</p>`}
+    </div>
+  </section>`;
+}
 
-  function update(summary) {
-    drawn.input.checked = view.lines;
-    const pieces = summary.pieces.filter((entry) => view.piece === null || entry.number === view.piece);
-    body.replaceChildren(
-      ...(pieces.length
-        ? pieces.map((entry) => drawPiece(summary, entry))
-        : [h("p.muted", "No piece of tissue was found on this slide.")]),
-    );
-  }
+function Piece({ view, summary, entry }) {
+  const lines = measureLines(summary, view.geometry, entry.number);
+  const cancers = entry.cancers.filter((cancer) => cancer.present);
+  return html`<article>
+    ${summary.pieces.length > 1 && html`<h3>Piece ${entry.number}</h3>`}
+    <dl class="facts-list">
+      ${Object.entries(entry.measurements).map(
+        ([key, measured]) =>
+          html`<div key=${key} data-measure=${key}>
+            <dt>${KINDS[key] && html`<span class=${`line-key ${KINDS[key]}`} />`}${title(key)}</dt>
+            <dd>
+              <${Value} measured=${measured} />
+              <${ShowButton} view=${view} line=${lines.find((line) => line.key === key)} />
+            </dd>
+          </div>`,
+      )}
+    </dl>
+    <ul class="small muted" hidden=${!cancers.length}>
+      ${cancers.map(({ name, reason }) => html`<li key=${name}>${name}: ${reason}</li>`)}
+    </ul>
+    <p class="small muted prose">${(entry.text ?? []).slice(0, 2).join(" ")}</p>
+  </article>`;
+}
 
-  function drawPiece(summary, entry) {
-    const lines = measureLines(summary, geometry, entry.number);
-    const lineOf = (key) => lines.find((line) => line.key === key);
-    const rows = Object.entries(entry.measurements).map(([key, measured]) => drawRow(key, measured, lineOf(key)));
-    const cancers = entry.cancers
-      .filter((cancer) => cancer.present)
-      .map((cancer) => h("li", `${cancer.name}: ${cancer.reason}`));
-    return h(
-      "article",
-      summary.pieces.length > 1 ? h("h3", `Piece ${entry.number}`) : null,
-      h("dl.facts-list", rows),
-      cancers.length ? h("ul.small.muted", cancers) : null,
-      h("p.small.muted.prose", (entry.text ?? []).slice(0, 2).join(" ")),
-    );
-  }
+function Value({ measured }) {
+  const text = value(measured);
+  if (text === null) return html`<span class="why">Not assessed: ${measured.reason}</span>`;
+  return html`<span class="number">${text}</span>`;
+}
 
-  function drawRow(key, measured, line) {
-    const text = value(measured);
-    const shown = text === null ? h("span.why", "Not assessed: ", measured.reason) : h("span.number", text);
-    const kind = KINDS[key] ? h("span", { class: `line-key ${KINDS[key]}` }) : null;
-    const words = { "aria-label": `Show ${title(key)} on the slide` };
-    const find = line ? button("Show", () => go(line), "small quiet", words) : null;
-    return h("div", { "data-measure": key }, h("dt", kind, title(key)), h("dd", shown, find));
-  }
+function ShowButton({ view, line }) {
+  if (!line) return null;
+  const show = () => {
+    view.set({ lines: true });
+    view.stage.fitBox(boxOf(line), 1.5);
+  };
+  return html`<${Button} kind="small quiet"
+    aria-label=${`Show ${title(line.key)} on the slide`}
+    onClick=${show}
+  >
+    Show
+  </${Button}>`;
+}
 
-  return { element, update };
+function boxOf({ from, to }) {
+  const [left, top] = [Math.min(from[0], to[0]), Math.min(from[1], to[1])];
+  return { left, top, width: Math.abs(from[0] - to[0]), height: Math.abs(from[1] - to[1]) };
 }

@@ -1,30 +1,26 @@
 // Tissue classes and their colours, as `/v1/about` gives them: the page knows no tissue by itself.
 
-import { h } from "./dom.js";
-import { paletteName } from "./prefs.js";
+import { computed, html } from "../vendor/preact/preact.min.js";
+import { isSafe, page } from "./state.js";
 
-let classes = [];
-let byName = new Map();
+const classes = computed(() =>
+  (page.about?.classes ?? []).map((tissue) => ({ ...tissue, title: tissue.title || tissue.name })),
+);
+const byName = computed(() => new Map(classes.value.map((tissue) => [tissue.name, tissue])));
 
-/** Takes the classes over. */
-export function setClasses(list) {
-  classes = list.map((tissue) => ({ ...tissue, title: tissue.title || tissue.name }));
-  byName = new Map(classes.map((tissue) => [tissue.name, tissue]));
-}
-
-export const tissues = () => classes;
-export const tissueNamed = (name) => byName.get(name);
-export const titleOf = (name) => byName.get(name)?.title ?? name;
+export const tissues = () => classes.value;
+export const tissueNamed = (name) => byName.value.get(name);
+export const titleOf = (name) => tissueNamed(name)?.title ?? name;
 
 /** The colour of a tissue under the chosen palette. */
 export function colourOf(name) {
-  const tissue = byName.get(name);
+  const tissue = tissueNamed(name);
   if (!tissue) return "#8a949c";
-  return paletteName() === "safe" ? tissue.safe_colour : tissue.colour;
+  return isSafe() ? tissue.safe_colour : tissue.colour;
 }
 
 /** A small square in the colour of a tissue. */
-export const dotOf = (name) => h("span.dot", { style: { background: colourOf(name) } });
+export const Dot = ({ of }) => html`<span class="dot" style=${{ background: colourOf(of) }} />`;
 
 /** Black or white, whichever is read more easily on `colour`. */
 export function inkOn(colour) {

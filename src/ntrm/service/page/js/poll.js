@@ -1,5 +1,7 @@
 // Asks the server again and again: quickly while something moves, gently otherwise, never while the page is hidden.
 
+import { effect, useEffect, useRef } from "../vendor/preact/preact.min.js";
+
 const QUICK = 1000;
 const SLOWEST = 20000;
 const GROWTH = 1.5;
@@ -52,4 +54,28 @@ export function poll(task) {
       window.removeEventListener("online", now);
     },
   };
+}
+
+/** Polls while a panel is on the page; `task` may be another function each time it is drawn. */
+export function usePolling(task) {
+  const latest = useRef(null);
+  const polling = useRef(null);
+  latest.current = task;
+  useEffect(() => {
+    polling.current = poll(() => latest.current());
+    return () => polling.current.stop();
+  }, []);
+  return { now: () => polling.current?.now(), stop: () => polling.current?.stop() };
+}
+
+/** Calls `act` while a panel is on the page, whenever `value()` is another one. */
+export function useEffectOn(value, act) {
+  useEffect(() => {
+    let known = value();
+    return effect(() => {
+      const now = value();
+      if (now !== known) act();
+      known = now;
+    });
+  }, []);
 }

@@ -1,10 +1,12 @@
 // Reading a place: what lies under the pointer, and the measurements of the region that was clicked.
 
+import { html } from "../vendor/preact/preact.min.js";
 import * as api from "./api.js";
-import { h } from "./dom.js";
+import { regionNote } from "./familiarity.js";
 import { area, confidence, length, share } from "./format.js";
-import { dotOf, titleOf } from "./palette.js";
-import { facts } from "./relations-panel.js";
+import { ringOf } from "./geometry.js";
+import { Dot, titleOf } from "./palette.js";
+import { Facts } from "./ui.js";
 
 const PAUSE = 80;
 
@@ -49,102 +51,88 @@ export class Hover {
   }
 }
 
-/** One line about a place. */
+/** One line about a place, or null. */
 export function readingLine(answer) {
-  if (!answer?.tissue) return [];
-  const renamed = answer.network_tissue !== answer.tissue;
-  const changed = answer.coarse_tissue && answer.coarse_tissue !== answer.tissue;
-  return [
-    dotOf(answer.tissue),
-    h("strong", titleOf(answer.tissue)),
-    renamed ? h("span.muted", `network: ${answer.network_tissue ?? "nothing"}`) : null,
-    answer.confidence === null || answer.confidence === undefined
-      ? null
-      : h("span.number.muted", `confidence ${confidence(answer.confidence)}`),
-    changed && !renamed ? h("span.muted", `coarse: ${answer.coarse_tissue}`) : null,
-  ].filter(Boolean);
+  if (!answer?.tissue) return null;
+  const { tissue, network_tissue: network, coarse_tissue: coarse, confidence: sure } = answer;
+  const renamed = network !== tissue;
+  return html`<${Dot} of=${tissue} />
+    <strong>${titleOf(tissue)}</strong>
+    ${renamed && html`<span class="muted">network: ${network ?? "nothing"}</span>`}
+    ${(sure ?? null) !== null && html`<span class="number muted">confidence ${confidence(sure)}</span>`}
+    ${coarse && coarse !== tissue && !renamed && html`<span class="muted">coarse: ${coarse}</span>`}`;
 }
 
-/**
- * The panel, `show(place)`, `clear()` and `update()`, which reads the place again where another version is shown.
- * `found(region)` is told the region with its outline, or null, `noteOn(region)` says what must be known about it, and
- * `shown()` the version of the corrections that is shown, 0 for the network's, and whether its numbers are written.
- */
-export function makeRegion(id, found, noteOn, shown) {
-  const body = h("div", { role: "status" });
-  const element = h("section", h("div.panel-head", h("h2", "Region")), body);
-  const hint = h("p.muted", "Click a place on the slide, or press Enter to show the region in the middle of the view.");
-  body.append(hint);
-  let asked = 0; // answers to earlier questions may come later
-  let last = null; // the place that was read, and what was shown then
-
-  function tell(text) {
-    body.replaceChildren(h("p.muted", text));
-    found(null);
+/** Reads the region at a place, in the version that is shown; answers to earlier questions may come later. */
+export async function readRegion(view, place) {
+  const asked = { place, ...view.shownVersion };
+  view.asked = asked;
+  let read;
+  try {
+    const at = await api.at(view.id, place, asked.version);
+    read = { ...asked, at, found: at.region ? await api.region(view.id, at.region, asked.version) : null };
+  } catch (error) {
+    read = { ...asked, problem: error.status ? "This place is not on the slide." : "The server does not answer." };
   }
-
-  function clear() {
-    asked += 1;
-    last = null;
-    body.replaceChildren(hint);
-    found(null);
-  }
-
-  async function show(place) {
-    asked += 1;
-    const mine = asked;
-    const { version, isWritten } = shown();
-    last = { place, key: keyOf(shown()) };
-    let at;
-    let region = null;
-    try {
-      at = await api.at(id, place, version);
-      if (at.region) region = await api.region(id, at.region, version);
-    } catch (error) {
-      if (mine === asked) tell(error.status ? "This place is not on the slide." : "The server does not answer.");
-      return;
-    }
-    if (mine !== asked) return;
-    if (!region) {
-      const why = isWritten ? "no region is measured here" : "its region is measured when the corrections are written";
-      tell(at.tissue ? `${titleOf(at.tissue)}; ${why}.` : "Nothing was segmented here.");
-      return;
-    }
-    const rows = [
-      ["Area", area(region.area_mm2)],
-      ["Perimeter", length(region.perimeter_mm)],
-      ["Mean confidence", confidence(region.mean_confidence)],
-      ...(version ? personRows(region) : []),
-      ["Confidence here", confidence(at.confidence)],
-      ...(version ? [["Network here", at.network_tissue ?? "–"]] : []),
-      ["Coarse prediction here", at.coarse_tissue ?? "–"],
-      ["Piece", region.piece ?? at.piece ?? "–"],
-      ["Number", at.region],
-    ];
-    const parts = [
-      h("div.panel-head", dotOf(region.tissue), h("h3", titleOf(region.tissue))),
-      noteOn(region) ? h("p.small.unread", noteOn(region)) : null,
-      facts(rows),
-      region.outline && !region.outline_exact
-        ? h("p.small.muted", "A long border: the outline on the slide leaves out some of its points.")
-        : null,
-      h("p.small.muted", "For research, not for diagnosis."),
-    ];
-    body.replaceChildren(...parts.filter(Boolean));
-    found(region);
-  }
-
-  function update() {
-    if (last && last.key !== keyOf(shown())) show(last.place);
-  }
-
-  return { element, show, clear, update };
+  if (view.asked === asked) view.region = read;
 }
 
-const keyOf = ({ version, isWritten }) => `${version} ${isWritten}`;
+export function clearRegion(view) {
+  view.asked = null;
+  view.region = null;
+}
 
-/** What a person has done to a region of the corrected mask. */
-const personRows = ({ corrected_by_hand: hand, corrected_followed: followed }) => [
-  ["Named by a person", share(hand ?? 0)],
-  ["Followed", share(followed ?? 0)],
-];
+/** Reads the place again where another version is shown, or its numbers have come. */
+export function followVersion(view) {
+  const { version, isWritten } = view.shownVersion;
+  const { asked } = view;
+  if (asked && (asked.version !== version || asked.isWritten !== isWritten)) readRegion(view, asked.place);
+}
+
+/** The region's rings, or its bounds where they could not be read; null where none is shown. */
+export function outlineOf({ region }) {
+  if (!region?.found) return null;
+  const { outline, left_px: left, top_px: top, width_px: width, height_px: height } = region.found;
+  return outline ?? [ringOf({ left, top, width, height })];
+}
+
+export const Region = ({ view }) =>
+  html`<section>
+    <div class="panel-head"><h2>Region</h2></div>
+    <div role="status">
+      ${view.region?.found ? html`<${Found} view=${view} />` : html`<p class="muted">${wordsOn(view.region)}</p>`}
+    </div>
+  </section>`;
+
+/** What is said where no region is shown. */
+function wordsOn(region) {
+  if (!region) return "Click a place on the slide, or press Enter to show the region in the middle of the view.";
+  const { problem, at, isWritten } = region;
+  if (problem) return problem;
+  if (!at.tissue) return "Nothing was segmented here.";
+  const why = isWritten ? "no region is measured here" : "its region is measured when the corrections are written";
+  return `${titleOf(at.tissue)}; ${why}.`;
+}
+
+function Found({ view }) {
+  const { version, at, found } = view.region;
+  const note = regionNote(view.summary, found);
+  const rows = [
+    ["Area", area(found.area_mm2)],
+    ["Perimeter", length(found.perimeter_mm)],
+    ["Mean confidence", confidence(found.mean_confidence)],
+    version && ["Named by a person", share(found.corrected_by_hand ?? 0)],
+    version && ["Followed", share(found.corrected_followed ?? 0)],
+    ["Confidence here", confidence(at.confidence)],
+    version && ["Network here", at.network_tissue ?? "–"],
+    ["Coarse prediction here", at.coarse_tissue ?? "–"],
+    ["Piece", found.piece ?? at.piece ?? "–"],
+    ["Number", at.region],
+  ];
+  return html`<div class="panel-head"><${Dot} of=${found.tissue} /><h3>${titleOf(found.tissue)}</h3></div>
+    ${note && html`<p class="small unread">${note}</p>`}
+    <${Facts} rows=${rows.filter(Boolean)} />
+    ${found.outline && !found.outline_exact &&
+      html`<p class="small muted">A long border: the outline on the slide leaves out some of its points.</p>`}
+    <p class="small muted">For research, not for diagnosis.</p>`;
+}

@@ -1,10 +1,13 @@
-// The tissue graph as numbers: of one piece, or of all pieces together.
+// The tissue graph as numbers, of one piece or of all together, and what the network itself relates.
+
+import { area, length } from "./format.js";
+import { titleOf } from "./palette.js";
 
 /**
  * `{ nodes: [{name, title, area, share, boundary, regions}], edges: [{a, b, mm, shareA, shareB, contacts}] }`.
  * Several pieces add up; shares are then taken of the sums. `piece` null means all.
  */
-export function tissueGraph(document, piece) {
+function tissueGraph(document, piece) {
   const graphs = document.pieces.filter((entry) => piece === null || entry.piece === piece).map((entry) => entry.graph);
   const nodes = new Map();
   const edges = new Map();
@@ -47,7 +50,7 @@ export function tissueGraph(document, piece) {
  * The network's own relations in the same form; `matrix` is attention or edge weights, whose first index sends,
  * `among` names of tissues. `windows` is how many windows have the edge in either direction.
  */
-export function networkGraph(network, among, matrix) {
+function networkGraph(network, among, matrix) {
   const { names, edge_windows: counts } = network;
   const shown = new Set(among);
   const edges = [];
@@ -63,12 +66,12 @@ export function networkGraph(network, among, matrix) {
 }
 
 /** Names that have an edge in some window of the network, and no area in the tissue graph of the whole slide. */
-export function notMeasured({ names, edge_windows: counts }, tissue) {
+function notMeasured({ names, edge_windows: counts }, tissue) {
   const measured = new Set(tissue.nodes.map((node) => node.name));
   return names.filter((name, i) => !measured.has(name) && counts.some((row, j) => row[i] > 0 || counts[i][j] > 0));
 }
 
-/** The node or edge read out: [[label, value]] is left to the panel; here only the neighbours of one tissue. */
+/** What one tissue borders on, the longest border first. */
 export function neighbours(graph, name) {
   return graph.edges
     .filter((edge) => edge.a === name || edge.b === name)
@@ -107,4 +110,67 @@ export function circleOrder(names, weightOf) {
     }
   }
   return order;
+}
+
+export const MEAN = "mean";
+
+/** The matrix of a relation, attention or edge_weight; `layer` is a number as text, or MEAN. */
+function matrixOf(network, kind, layer) {
+  if (kind !== "attention") return network[kind];
+  const layers = network.attention;
+  if (layer !== MEAN) return layers[Number(layer)];
+  return layers[0].map((row, i) =>
+    row.map((_, j) => layers.reduce((sum, matrix) => sum + matrix[i][j], 0) / layers.length),
+  );
+}
+
+/** How many windows have the edge. */
+export function windowCount({ names, edge_windows: counts }, a, b) {
+  return counts[names.indexOf(a)][names.indexOf(b)];
+}
+
+/** Both directions between two tissues: [{source, target, windows}], the strongest window first. */
+export function windowsBehind(network, { a, b }) {
+  const pairs = [
+    [a, b],
+    [b, a],
+  ];
+  const found = (source, target) =>
+    network.strongest_windows.find((edge) => edge.source === source && edge.target === target);
+  return pairs.map(([source, target]) => ({ source, target, windows: found(source, target)?.windows ?? [] }));
+}
+
+/** The pair of tissues whose windows are shown, or null. */
+export function chosenPair({ relation, highlight, graph: { network } }) {
+  return network && relation === "attention" && highlight?.kind === "interface" ? highlight : null;
+}
+
+/** Windows to mark on the slide: those behind the chosen edge, in either direction, each once. */
+export function windowsShown(view) {
+  const pair = chosenPair(view);
+  const all = (pair ? windowsBehind(view.graph.network, pair) : []).flatMap((edge) => edge.windows);
+  return [...new Map(all.map((window) => [`${window.top} ${window.left}`, window])).values()];
+}
+
+/**
+ * What is drawn for a view: the tissue graph, and its nodes and edges with their labels; `learned` is the network whose
+ * own relations the edges are, null where they are borders.
+ */
+export function graphShown(view) {
+  const graph = tissueGraph(view.readings.graph, view.piece);
+  const nodes = graph.nodes.map((node) => ({ ...node, label: `${titleOf(node.name)}, ${area(node.area)}` }));
+  const learned = view.relation === "boundary" ? null : (view.graph.network ?? null);
+  if (!learned) {
+    const edges = graph.edges
+      .filter((edge) => edge.a !== "outside" && edge.b !== "outside")
+      .map((edge) => ({ ...edge, weight: edge.mm, label: `${edge.a} – ${edge.b}: ${length(edge.mm)}` }));
+    return { graph, nodes, edges, learned };
+  }
+  // The network also relates what no tissue graph measures: the background, or a tissue that is not in the mask.
+  const beside = notMeasured(learned, tissueGraph(view.graph, null));
+  nodes.push(...beside.map((name) => ({ name, share: 0, label: `${titleOf(name)}, not measured` })));
+  const names = [...graph.nodes.map((node) => node.name), ...beside];
+  const label = ({ a, b, forth, back }) => `${a} → ${b} ${forth.toFixed(3)}, ${b} → ${a} ${back.toFixed(3)}`;
+  const edges = networkGraph(learned, names, matrixOf(learned, view.relation, view.attentionLayer));
+  return { graph, nodes, edges: edges.map((edge) => ({ ...edge, label: label(edge) })), learned };
 }

@@ -1,30 +1,29 @@
-// One slide in the list. A row is made once and then kept up to date, so that focus and pictures stay.
+// One slide in the list.
 
+import { html } from "../vendor/preact/preact.min.js";
 import * as api from "./api.js";
-import { button, h, icon, iconButton, progressBar, put, setText } from "./dom.js";
-import { notAssessed, unlikeChip } from "./familiarity.js";
+import { notAssessed, UnlikeChip } from "./familiarity.js";
 import { area, confidence, count, moment } from "./format.js";
-import { colourOf, dotOf, titleOf } from "./palette.js";
+import { colourOf, Dot, titleOf } from "./palette.js";
+import { change, useObserved } from "./state.js";
+import { Button, Icon, IconButton, Progress } from "./ui.js";
 
 const WORDS = { queued: "Waiting", running: "Segmenting", done: "Done", failed: "Failed", cancelled: "Cancelled" };
 
 const NO_CLASS = "The model has no class called BCC, SCC or IEC";
 
 /** Cancer types as chips of a slide that is done; says so where none was found. */
-export function cancerChips(slide) {
+export function CancerChips({ of: slide }) {
   const looked = slide.cancers ?? [];
   const found = looked.filter((cancer) => cancer.present);
-  if (!looked.length) return [h("span.chip.muted", { title: NO_CLASS }, "No cancer looked for")];
-  if (notAssessed(slide)) return [h("span.chip.muted", "Cancers not assessed")];
-  if (!found.length) return [h("span.chip.muted", "No cancer found")];
-  return found.map((cancer) =>
-    h(
-      "span.chip",
-      { title: `${titleOf(cancer.name)}, confidence ${confidence(cancer.confidence)}` },
-      dotOf(cancer.name),
-      cancer.name,
-      h("span.muted.number", confidence(cancer.confidence)),
-    ),
+  if (!looked.length) return html`<span class="chip muted" title=${NO_CLASS}>No cancer looked for</span>`;
+  if (notAssessed(slide)) return html`<span class="chip muted">Cancers not assessed</span>`;
+  if (!found.length) return html`<span class="chip muted">No cancer found</span>`;
+  return found.map(
+    ({ name, confidence: sure }) =>
+      html`<span key=${name} class="chip" title=${`${titleOf(name)}, confidence ${confidence(sure)}`}>
+        <${Dot} of=${name} />${name}<span class="muted number">${confidence(sure)}</span>
+      </span>`,
   );
 }
 
@@ -34,17 +33,14 @@ export function correctedWords(slide) {
 }
 
 /** Shares of the tissues as one bar. */
-function tissueBar(slide) {
+function TissueBar({ slide }) {
   const parts = (slide.tissue ?? []).filter((tissue) => tissue.share > 0);
   const words = [...parts]
     .sort((a, b) => b.share - a.share)
     .map((part) => `${titleOf(part.name)} ${Math.round(part.share * 100)} %`)
     .join(", ");
-  return h(
-    "div.tissue-bar",
-    { role: "img", "aria-label": words, title: words },
-    parts.map((part) => h("span", { style: { "flex-grow": part.share, background: colourOf(part.name) } })),
-  );
+  const part = ({ name, share }) => html`<span style=${{ flexGrow: String(share), background: colourOf(name) }} />`;
+  return html`<div class="tissue-bar" role="img" aria-label=${words} title=${words}>${parts.map(part)}</div>`;
 }
 
 /** What a slide that is not done is at. */
@@ -57,13 +53,13 @@ export function statusWords(slide) {
 
 const NO_STEPS = ["reading", "waiting", "measuring"];
 
-/** Shows how far a slide is in a `.progress`; where a stage has no steps to count, a light runs through the bar. */
-export function showProgress(bar, slide) {
+/** How far a slide is; where a stage has no steps to count, a light runs through the bar. */
+export function SlideProgress({ slide, label, wide }) {
   const percent = Math.floor((slide.progress ?? 0) * 100);
-  bar.firstElementChild.style.width = `${percent}%`;
-  const words = slide.status === "running" ? `${percent} %, ${slide.stage}` : "waiting";
-  put(bar, { "aria-valuenow": percent, "aria-valuetext": words });
-  bar.classList.toggle("busy", slide.status === "running" && (NO_STEPS.includes(slide.stage) || percent <= 3));
+  const runs = slide.status === "running";
+  const words = runs ? `${percent} %, ${slide.stage}` : "waiting";
+  const busy = runs && (NO_STEPS.includes(slide.stage) || percent <= 3);
+  return html`<${Progress} ...${{ label, percent, words, busy, wide }} />`;
 }
 
 /** The reason of a failure as text. */
@@ -76,92 +72,65 @@ export const isMoving = ({ status }) => status === "queued" || status === "runni
 /** What the button is called that queues a slide again. */
 export const retryWords = (slide) => (slide.error?.code === "mpp_missing" ? "Enter µm/px" : "Try again");
 
-/** A row and `update(slide)`. `acts` has cancel, retry and remove, each called with the slide. */
-export function makeRow(slide, acts) {
-  const picture = h("div.thumbnail");
-  const name = h("a.name");
-  const facts = h("div.facts.muted.small");
-  const findings = h("div.findings");
-  const state = h("div.status.small");
-  const buttons = h("div.row-actions");
-  const element = h("li.row", picture, h("div.who", name, facts), findings, state, buttons);
-  let drawn = "";
-
-  function update(next) {
-    element.dataset.status = next.status;
-    element.dataset.id = next.id;
-    const signature = JSON.stringify({ ...next, progress: 0, stage: "" }) + colourOf("BCC") + new Date().toDateString();
-    if (signature !== drawn) {
-      drawn = signature;
-      draw(next);
-    }
-    if (isMoving(next)) {
-      setText(state.querySelector(".words"), statusWords(next));
-      showProgress(state.querySelector(".progress"), next);
-    }
-  }
-
-  function draw(next) {
-    name.href = `#/slide/${encodeURIComponent(next.id)}`;
-    setText(name, next.name || next.slide_id);
-    setText(
-      facts,
-      [
-        next.tissue_area_mm2 ? `${area(next.tissue_area_mm2)} tissue` : null,
-        next.pieces ? count(next.pieces, "piece") : null,
-        moment(next.finished ?? next.created),
-      ]
-        .filter(Boolean)
-        .join(" · "),
-    );
-    drawPicture(picture, next);
-    findings.replaceChildren(...found(next));
-    state.replaceChildren(...drawStatus(next));
-    buttons.replaceChildren(...drawButtons(next, acts));
-  }
-
-  update(slide);
-  return { element, update };
+/** A row of the list; `acts` has cancel, retry and remove, each called with the slide. */
+export function Row({ slide, acts }) {
+  const facts = [
+    slide.tissue_area_mm2 && `${area(slide.tissue_area_mm2)} tissue`,
+    slide.pieces && count(slide.pieces, "piece"),
+    moment(slide.finished ?? slide.created),
+  ];
+  return html`<li class="row" data-status=${slide.status} data-id=${slide.id}>
+    <${Thumbnail} slide=${slide} />
+    <div class="who">
+      <a class="name" href=${`#/slide/${encodeURIComponent(slide.id)}`}>${slide.name || slide.slide_id}</a>
+      <div class="facts muted small">${facts.filter(Boolean).join(" · ")}</div>
+    </div>
+    <div class="findings"><${Findings} slide=${slide} /></div>
+    <div class="status small">
+      <span class=${`words ${slide.status}`}>${statusWords(slide)}</span>
+      ${isMoving(slide) && html`<${SlideProgress} slide=${slide} label=${`Progress of ${slide.name}`} />`}
+    </div>
+    <div class="row-actions"><${Actions} slide=${slide} acts=${acts} /></div>
+  </li>`;
 }
 
-function found(slide) {
-  if (slide.status === "failed") return [h("p.reason", failure(slide))];
-  if (slide.status !== "done") return [];
-  const warnings = (slide.quality_warnings ?? []).map((warning) =>
-    h("span.chip.warn", { title: "Quality warning" }, icon("warn"), warning),
-  );
-  const quality = warnings.length ? warnings : [h("span.muted.small", "no quality warnings")];
-  const corrected = slide.corrections ? h("span.chip.corrected", icon("correct"), correctedWords(slide)) : null;
-  return [h("div.chips", unlikeChip(slide), cancerChips(slide), corrected, quality), tissueBar(slide)];
+function Findings({ slide }) {
+  if (slide.status === "failed") return html`<p class="reason">${failure(slide)}</p>`;
+  if (slide.status !== "done") return null;
+  const warnings = slide.quality_warnings ?? [];
+  return html`<div class="chips">
+      <${UnlikeChip} slide=${slide} />
+      <${CancerChips} of=${slide} />
+      ${slide.corrections > 0 &&
+        html`<span class="chip corrected"><${Icon} name="correct" />${correctedWords(slide)}</span>`}
+      ${warnings.map(
+        (warning) => html`<span class="chip warn" title="Quality warning"><${Icon} name="warn" />${warning}</span>`,
+      )}
+      ${!warnings.length && html`<span class="muted small">no quality warnings</span>`}
+    </div>
+    <${TissueBar} slide=${slide} />`;
 }
 
-function drawPicture(picture, slide) {
+/** The slide's picture, or an icon where there is none. */
+function Thumbnail({ slide }) {
+  const state = useObserved({ failed: "" });
   const readable = slide.status !== "failed" || slide.error?.code === "mpp_missing";
-  if (slide.status !== "done" && !(slide.has_image && readable)) {
-    picture.replaceChildren(icon("slides"));
-    picture.dataset.of = "";
-    return;
-  }
-  const shown = `${slide.id} ${slide.status === "done" ? slide.finished : ""}`;
-  if (picture.dataset.of === shown) return;
-  picture.dataset.of = shown;
-  const image = h("img", { alt: "", loading: "lazy", decoding: "async", src: api.picture(slide) });
-  image.addEventListener("error", () => picture.replaceChildren(icon("slides")));
-  picture.replaceChildren(image);
+  const source = slide.status === "done" || (slide.has_image && readable) ? api.picture(slide) : "";
+  const fail = () => change(state, { failed: source });
+  return html`<div class="thumbnail">
+    ${source && state.failed !== source
+      ? html`<img alt="" loading="lazy" decoding="async" src=${source} onError=${fail} />`
+      : html`<${Icon} name="slides" />`}
+  </div>`;
 }
 
-function drawStatus(slide) {
-  const words = h("span", { class: `words ${slide.status}` }, statusWords(slide));
-  return isMoving(slide) ? [words, progressBar(`Progress of ${slide.name}`)] : [words];
-}
-
-function drawButtons(slide, acts) {
-  const named = (text, act) => button(text, () => act(slide), "small", { "aria-label": `${text} ${slide.name}` });
-  if (isMoving(slide)) return [named("Cancel", acts.cancel)];
-  const remove = iconButton("bin", "Delete", () => acts.remove(slide), {
-    class: "icon-button quiet",
-    "aria-label": `Delete ${slide.name}`,
-  });
-  if (slide.status === "done") return [remove];
-  return [named(retryWords(slide), acts.retry), remove];
+function Actions({ slide, acts }) {
+  const named = (words, act) =>
+    html`<${Button} kind="small" aria-label=${`${words} ${slide.name}`} onClick=${() => act(slide)}>
+      ${words}
+    </${Button}>`;
+  if (isMoving(slide)) return named("Cancel", acts.cancel);
+  return html`${slide.status !== "done" && named(retryWords(slide), acts.retry)}
+    <${IconButton} name="bin" label="Delete" class="icon-button quiet" aria-label=${`Delete ${slide.name}`}
+      onClick=${() => acts.remove(slide)} />`;
 }

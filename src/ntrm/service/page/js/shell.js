@@ -1,186 +1,129 @@
-// What stands around a slide: the bar with name, pieces and downloads, and the panel with its tabs.
+// What stands around an open slide: the bar with name, pieces and downloads, and the panel with its tabs.
 
-import * as api from "./api.js";
-import { button, h, icon, iconButton, rove, setText } from "./dom.js";
-import { familiarityLine } from "./familiarity.js";
-import { cancerChips } from "./row.js";
+import { html, useEffect } from "../vendor/preact/preact.min.js";
+import { Back, BarButtons, PAGE_KEYS, PURPOSE, Purpose, serverNotice } from "./bar.js";
+import { correctBindings } from "./correct-keys.js";
+import { CorrectPanel } from "./correct-panel.js";
+import { correctedWords, resultWords } from "./correct-words.js";
+import { Downloads } from "./downloads.js";
+import { familiarityLine, UnlikeBanner } from "./familiarity.js";
+import { bind, shortcuts } from "./keyboard.js";
+import { Layers, Legend } from "./layer-panel.js";
+import { Measures } from "./measures.js";
+import { Region } from "./region.js";
+import { Relations } from "./relations-panel.js";
+import { CancerChips } from "./row.js";
+import { StageView } from "./stage.js";
+import { Button, Icon, IconButton, rove } from "./ui.js";
+import { viewBindings } from "./view-keys.js";
 
-/** Elements, `update(view)`, `select(tab)` and `closeMenu()`. */
-export function makeShell(slide, tools, { stage, tabs, pieces, step, correct, downloads, model, banner }) {
-  const piece = h("span.number", { role: "status" });
-  const stepper = h(
-    "div.stepper",
-    { hidden: pieces.length < 2 },
-    iconButton("back", "Previous piece", () => step(-1)),
-    piece,
-    iconButton("next", "Next piece", () => step(1)),
-  );
-  const menu = makeMenu(slide, downloads);
-  const correcting = button([icon("correct"), h("span.wide-only", "Correct")], correct, "", {
-    title: "Correct (e)",
-    "aria-label": "Correct",
-  });
-  const chips = h("div.chips");
-  const warnings = (slide.quality_warnings ?? []).map((warning) =>
-    h("span.chip.warn", { title: warning }, icon("warn"), h("span.cut", warning)),
-  );
-  const header = h(
-    "header.bar.slide-bar",
-    tools.back(),
-    h("h1.slide-name", { title: slide.name }, slide.name || slide.slide_id),
-    chips,
-    h("span.grow"),
-    h("span.purpose", tools.purpose),
-    stepper,
-    correcting,
-    menu.element,
-    ...tools.buttons(),
-  );
-  const note = h("p.version-note.small", { role: "status", hidden: true });
-  const panel = makeTabs(tabs, note);
-  panel.element.append(
-    h(
-      "footer.panel-foot.small.muted",
-      h("span", `${tools.purpose}.`),
-      h("span.wide-only", ` Model ${model.name} ${model.version}. `, tools.notice),
-      h("span.familiarity", ` ${familiarityLine(slide)}`),
-    ),
-  );
-  const missing =
-    "The slide's file was not found in the folders of this server: the segmentation is shown on a white background.";
-  const strip = slide.has_image ? null : h("p.strip.no-image", icon("warn"), h("span", missing));
-  const main = h(
-    "main.slide",
-    { id: "main", tabIndex: -1 },
-    h("div.stage-column", banner, strip, stage),
-    panel.element,
-  );
-  return {
-    elements: [header, main],
-    select: panel.select,
-    closeMenu: menu.close,
-    /** With what is read: cancers, words about corrections and about their results, and whether these are there. */
-    update(view, { cancers, words, results, isWritten, isOn }) {
-      setText(piece, view.piece === null ? `All ${pieces.length} pieces` : `Piece ${view.piece} of ${pieces.length}`);
-      const corrected = words
-        ? [h("span.chip.corrected", { title: words }, icon("correct"), h("span.cut", words))]
-        : [];
-      chips.replaceChildren(...cancerChips({ cancers }), ...corrected, ...warnings);
-      main.dataset.version = words ? "corrected" : "network";
-      correcting.setAttribute("aria-pressed", String(isOn));
-      setText(note, isWritten ? "" : results);
-      note.hidden = !note.textContent;
-      menu.offer(isWritten);
-    },
-  };
-}
+/** The panels, in the order of their tabs. */
+const TABS = {
+  tissues: ["Tissues", [Layers, Legend]],
+  relations: ["Relations", [Relations]],
+  measures: ["Measures", [Measures]],
+  region: ["Region", [Region]],
+  correct: ["Correct", [CorrectPanel]],
+};
 
-function makeMenu(slide, downloads) {
-  const item = (tag, properties, text, kind) =>
-    h(tag, { role: "menuitem", ...properties }, text, h("span.small", kind));
-  const link = (text, what, kind) => item("a", { href: api.address(slide.id, what), download: "" }, text, kind);
-  const page = (text, what) =>
-    item("a", { href: api.address(slide.id, what), target: "_blank", rel: "noopener" }, text, "page");
-  const act = (text, call, kind) => {
-    const click = () => {
-      close();
-      call();
-    };
-    return item("button", { type: "button", on: { click } }, text, kind);
-  };
-  const corrected = [
-    page("Corrected report", "corrected/report"),
-    link("Corrected polygons", "corrected/regions.geojson", "GeoJSON"),
-    link("Corrected mask", "corrected/mask", "OME-TIFF"),
-    link("Corrected summary", "corrected/summary", "JSON"),
-  ];
-  const list = h(
-    "div.menu-list",
-    { role: "menu", "aria-label": "Downloads", hidden: true },
-    page("Report", "report"),
-    link("Polygons", "regions.geojson", "GeoJSON"),
-    link("Mask", "mask", "OME-TIFF"),
-    link("Summary", "summary", "JSON"),
-    slide.familiarity?.has_map ? link("Familiarity", "familiarity.jpg", "JPEG") : null,
-    act("This view", downloads.picture, "PNG"),
-    act("Tissue graph", downloads.graph, "SVG"),
-    corrected,
-  );
-  const words = [icon("download"), h("span.wide-only", "Download")];
-  const opener = button(words, () => (list.hidden ? open() : close()), "", {
-    "aria-label": "Download",
-    "aria-haspopup": "menu",
-    "aria-expanded": "false",
-  });
-  const element = h("div.menu", opener, list);
+const MISSING =
+  "The slide's file was not found in the folders of this server: the segmentation is shown on a white background.";
 
-  function open() {
-    list.hidden = false;
-    opener.setAttribute("aria-expanded", "true");
-    list.firstElementChild.focus();
-    document.addEventListener("pointerdown", outside);
-  }
-
-  /** Whether there was something to close. */
-  function close() {
-    if (list.hidden) return false;
-    list.hidden = true;
-    opener.setAttribute("aria-expanded", "false");
-    document.removeEventListener("pointerdown", outside);
-    if (list.contains(document.activeElement)) opener.focus();
-    return true;
-  }
-
-  const outside = (event) => {
-    if (!element.contains(event.target)) close();
-  };
-  list.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    close();
-    event.preventDefault();
-  });
-  rove(list, [...list.children]);
-  list.addEventListener("click", (event) => {
-    if (event.target.closest("a")) close();
-  });
-  return {
-    element,
-    close,
-    /** Whether what was corrected can be had. */
-    offer(there) {
-      for (const item of corrected) item.hidden = !there;
-    },
-  };
-}
-
-function makeTabs(tabs, note) {
-  const buttons = tabs.map(([key, label]) =>
-    button(label, () => select(key), "", {
-      class: "",
-      role: "tab",
-      id: `tab-${key}`,
-      "aria-controls": `panel-${key}`,
-      "data-tab": key,
-    }),
-  );
-  const bodies = tabs.map(([key, , children]) =>
-    h("div.tab-body", { role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `tab-${key}` }, children),
-  );
-  const bar = h("div.tabs", { role: "tablist", "aria-label": "Readings" }, buttons);
-  rove(bar, buttons, (next) => next.click());
-
-  function select(key, wanted = false) {
-    // The focus never stays on a tab that is not shown.
-    const focus = wanted || bar.contains(document.activeElement);
-    tabs.forEach(([other], index) => {
-      const on = other === key;
-      buttons[index].setAttribute("aria-selected", String(on));
-      buttons[index].tabIndex = on ? 0 : -1;
-      bodies[index].hidden = !on;
-      if (on && focus) buttons[index].focus();
+/** An open slide; `view` is opened once its stage is on the page, and closed with it. */
+export function OpenSlide({ view }) {
+  const { slide, summary, isCorrected } = view;
+  useEffect(() => {
+    let unbind = null;
+    let left = false;
+    view.open().then(() => {
+      if (left) return;
+      unbind = bind([
+        ...correctBindings(view),
+        ...viewBindings(view),
+        ...shortcuts("Correct", [["e", "Correct, or end it", () => view.correct.toggle()]]),
+        ...PAGE_KEYS,
+      ]);
     });
-  }
-
-  select(tabs[0][0]);
-  return { element: h("aside.panel", { "aria-label": "Readings of the slide" }, bar, note, bodies), select };
+    return () => {
+      left = true;
+      unbind?.();
+      view.close();
+    };
+  }, [view]);
+  return html`<${Bar} view=${view} />
+    <main class="slide" id="main" tabindex="-1" data-version=${isCorrected ? "corrected" : "network"}>
+      <div class="stage-column">
+        <${UnlikeBanner} slide=${slide} summary=${summary} />
+        ${!slide.has_image && html`<p class="strip no-image"><${Icon} name="warn" /><span>${MISSING}</span></p>`}
+        <${StageView} stage=${view.stage} />
+      </div>
+      <aside class="panel" aria-label="Readings of the slide">
+        <${Tabs} view=${view} />
+        <${Foot} view=${view} />
+      </aside>
+    </main>`;
 }
+
+function Bar({ view }) {
+  const { slide, correct } = view;
+  return html`<header class="bar slide-bar">
+    <${Back} />
+    <h1 class="slide-name" title=${slide.name}>${slide.name || slide.slide_id}</h1>
+    <${Chips} view=${view} />
+    <span class="grow" />
+    <${Purpose} />
+    <${Stepper} view=${view} />
+    <${Button} title="Correct (e)" aria-label="Correct" aria-pressed=${correct.isOn} onClick=${() => correct.toggle()}>
+      <${Icon} name="correct" /><span class="wide-only">Correct</span>
+    </${Button}>
+    <${Downloads} view=${view} />
+    <${BarButtons} />
+  </header>`;
+}
+
+function Chips({ view: { slide, readings, isCorrected, store } }) {
+  const cancers = Object.entries(readings.summary.cancers).map(([name, found]) => ({ name, ...found }));
+  const words = isCorrected && correctedWords(store);
+  const chip = (icon, kind, text) =>
+    html`<span class=${`chip ${kind}`} title=${text}><${Icon} name=${icon} /><span class="cut">${text}</span></span>`;
+  return html`<div class="chips">
+    <${CancerChips} of=${{ cancers }} />
+    ${words && chip("correct", "corrected", words)}
+    ${(slide.quality_warnings ?? []).map((warning) => chip("warn", "warn", warning))}
+  </div>`;
+}
+
+const Stepper = ({ view, view: { pieces, piece } }) =>
+  html`<div class="stepper" hidden=${pieces.length < 2}>
+    <${IconButton} name="back" label="Previous piece" onClick=${() => view.step(-1)} />
+    <span class="number" role="status">
+      ${piece === null ? `All ${pieces.length} pieces` : `Piece ${piece} of ${pieces.length}`}
+    </span>
+    <${IconButton} name="next" label="Next piece" onClick=${() => view.step(1)} />
+  </div>`;
+
+function Tabs({ view }) {
+  const { isCorrected, store } = view;
+  const note = isCorrected && !store.isMeasured ? resultWords(store) : "";
+  return html`<div class="tabs" role="tablist" aria-label="Readings" onKeyDown=${rove}>
+      ${Object.entries(TABS).map(
+        ([key, [label]]) =>
+          html`<button key=${key} type="button" role="tab" id=${`tab-${key}`} aria-controls=${`panel-${key}`}
+            aria-selected=${view.tab === key} tabindex=${view.tab === key ? 0 : -1} data-tab=${key}
+            onClick=${() => view.showTab(key)}>${label}</button>`,
+      )}
+    </div>
+    <p class="version-note small" role="status" hidden=${!note}>${note}</p>
+    ${Object.entries(TABS).map(
+      ([key, [, panels]]) =>
+        html`<div key=${key} class="tab-body" role="tabpanel" id=${`panel-${key}`} aria-labelledby=${`tab-${key}`}
+          hidden=${view.tab !== key}>${panels.map((Panel) => html`<${Panel} view=${view} />`)}</div>`,
+    )}`;
+}
+
+const Foot = ({ view: { slide, summary } }) =>
+  html`<footer class="panel-foot small muted">
+    <span>${PURPOSE}.</span>
+    <span class="wide-only">${` Model ${summary.model.name} ${summary.model.version}. ${serverNotice()}`}</span>
+    <span class="familiarity">${` ${familiarityLine(slide)}`}</span>
+  </footer>`;

@@ -1,124 +1,107 @@
 // One slide, whatever its state: waits while it is segmented, says why it failed, and opens it when it is done.
 
+import { html, useEffect, useRef } from "../vendor/preact/preact.min.js";
 import * as api from "./api.js";
+import { Back, BarButtons, PAGE_KEYS, Purpose } from "./bar.js";
 import { retrySlide } from "./dialogs.js";
-import { button, h, notice, progressBar, say, setText } from "./dom.js";
 import { bind, shortcuts } from "./keyboard.js";
-import { poll } from "./poll.js";
-import { failure, isMoving, retryWords, showProgress, statusWords } from "./row.js";
+import { usePolling } from "./poll.js";
+import { failure, isMoving, retryWords, SlideProgress, statusWords } from "./row.js";
+import { OpenSlide } from "./shell.js";
+import { useObserved } from "./state.js";
+import { Button, Notice, say } from "./ui.js";
 import { openView } from "./view.js";
 
-/** Shows slide `id` in `root`; returns how to leave it. */
-export function showSlide(root, id, tools) {
-  let leaveView = null;
-  let left = false;
-  let shown = null;
-  let refused = ""; // why the last thing that was asked for was not done
-  const unbind = bind([
-    ...shortcuts("Page", [["Escape", "All slides", () => (location.hash = "#/")]]),
-    ...tools.bindings,
-  ]);
+export function Slide({ id }) {
+  const state = useObserved({ slide: null, error: null, refused: "", view: null });
+  const left = useRef(false);
 
-  function frame(name, ...children) {
-    root.replaceChildren(
-      h(
-        "header.bar",
-        tools.back(),
-        h("h1.slide-name", name),
-        h("span.grow"),
-        h("span.purpose", tools.purpose),
-        ...tools.buttons(),
-      ),
-      h("main.state", { id: "main", tabIndex: -1 }, ...children),
-    );
-  }
-
-  function wait(slide) {
-    if (shown !== "wait") {
-      frame(
-        slide.name,
-        ...notice("slides", "Being segmented", h("p.words", { role: "status" })),
-        progressBar("Progress", { class: "progress wide" }),
-        h("p", "The result appears here by itself."),
-        refused ? h("p.reason", refused) : null,
-        button("Cancel", () => attempt(() => api.cancel(id))),
-      );
-      shown = "wait";
+  const polling = usePolling(async () => {
+    try {
+      const slide = await api.slide(id);
+      document.title = `${slide.name} · NTRM`;
+      if (slide.status === "done") {
+        const view = await openView(slide);
+        polling.stop();
+        if (left.current) view.close();
+        else state.view = view;
+        return false;
+      }
+      Object.assign(state, { slide, error: null });
+      return isMoving(slide);
+    } catch (error) {
+      state.error = error;
+      throw error;
     }
-    setText(root.querySelector(".words"), statusWords(slide));
-    showProgress(root.querySelector(".progress"), slide);
-  }
+  });
+  useEffect(
+    () => () => {
+      left.current = true;
+    },
+    [],
+  );
+  const isOpen = state.view !== null;
+  useEffect(() => {
+    const leave = () => {
+      location.hash = "#/";
+    };
+    return isOpen ? undefined : bind([...shortcuts("Page", [["Escape", "All slides", leave]]), ...PAGE_KEYS]);
+  }, [isOpen]);
 
-  function stopped(slide) {
-    const failed = slide.status === "failed";
-    frame(
-      slide.name,
-      ...notice("warn", failed ? "This slide could not be segmented" : "Cancelled"),
-      failed ? h("p.reason", failure(slide)) : null,
-      refused ? h("p.reason", refused) : null,
-      h(
-        "div.actions",
-        h("a.button", { href: "#/" }, "All slides"),
-        button(retryWords(slide), () => attempt(() => retrySlide(slide)), "primary"),
-      ),
-    );
-    shown = slide.status;
-  }
-
-  function broken(error) {
-    const missing = [404, 422].includes(error.status); // 422: what stands in the address is no slide's name
-    const [name, title, words] = missing
-      ? ["search", "There is no such slide", "It may have been deleted."]
-      : [
-          "gone",
-          "The slide cannot be shown",
-          error.text ?? "The server does not answer. This page tries again by itself.",
-        ];
-    const again = missing ? null : button("Try now", () => polling.now(), "primary");
-    frame("", ...notice(name, title, words, h("div.actions", h("a.button", { href: "#/" }, "All slides"), again)));
-    shown = "broken";
-  }
-
+  /** Does something with the slide; where it is refused, that is shown until the next time. */
   async function attempt(call) {
-    refused = "";
+    state.refused = "";
     try {
       await call();
     } catch (error) {
-      refused = `Not done: ${error.text ?? "the server does not answer."}`;
-      say(refused);
+      state.refused = `Not done: ${error.text ?? "the server does not answer."}`;
+      say(state.refused);
     }
-    shown = null;
     polling.now();
   }
 
-  async function refresh() {
-    try {
-      const slide = await api.slide(id);
-      if (left) return false;
-      document.title = `${slide.name} · NTRM`;
-      if (slide.status === "done") {
-        polling.stop();
-        unbind();
-        const leave = await openView(root, slide, tools);
-        if (left) leave();
-        else leaveView = leave;
-        return false;
-      }
-      if (isMoving(slide)) wait(slide);
-      else if (shown !== slide.status) stopped(slide);
-      return isMoving(slide);
-    } catch (error) {
-      if (!left) broken(error);
-      throw error;
-    }
-  }
+  if (isOpen) return html`<${OpenSlide} view=${state.view} />`;
+  const name = state.error ? "" : state.slide?.name;
+  return html`<header class="bar">
+      <${Back} />
+      <h1 class="slide-name">${name}</h1>
+      <span class="grow" /><${Purpose} /><${BarButtons} />
+    </header>
+    <main class="state" id="main" tabindex="-1"><${State} ...${{ id, state, attempt }} again=${polling.now} /></main>`;
+}
 
-  frame("", h("p.muted", "Loading …"));
-  const polling = poll(refresh);
-  return () => {
-    left = true;
-    polling.stop();
-    unbind();
-    leaveView?.();
-  };
+function State({ id, state: { slide, error, refused }, attempt, again }) {
+  if (error) return html`<${Broken} error=${error} again=${again} />`;
+  if (!slide || slide.status === "done") return html`<p class="muted">Loading …</p>`;
+  const reason = refused && html`<p class="reason">${refused}</p>`;
+  if (isMoving(slide))
+    return html`<${Notice} icon="slides" title="Being segmented">
+        <p class="words" role="status">${statusWords(slide)}</p>
+      </${Notice}>
+      <${SlideProgress} slide=${slide} label="Progress" wide />
+      <p>The result appears here by itself.</p>
+      ${reason}
+      <${Button} onClick=${() => attempt(() => api.cancel(id))}>Cancel</${Button}>`;
+  const failed = slide.status === "failed";
+  return html`<${Notice} icon="warn" title=${failed ? "This slide could not be segmented" : "Cancelled"} />
+    ${failed && html`<p class="reason">${failure(slide)}</p>`} ${reason}
+    <div class="actions">
+      <a class="button" href="#/">All slides</a>
+      <${Button} kind="primary" onClick=${() => attempt(() => retrySlide(slide))}>${retryWords(slide)}</${Button}>
+    </div>`;
+}
+
+const NO_ANSWER = "The server does not answer. This page tries again by itself.";
+
+function Broken({ error, again }) {
+  const missing = [404, 422].includes(error.status); // 422: what stands in the address is no slide's name
+  const [icon, title, words] = missing
+    ? ["search", "There is no such slide", "It may have been deleted."]
+    : ["gone", "The slide cannot be shown", error.text ?? NO_ANSWER];
+  return html`<${Notice} icon=${icon} title=${title} words=${words}>
+    <div class="actions">
+      <a class="button" href="#/">All slides</a>
+      ${!missing && html`<${Button} kind="primary" onClick=${again}>Try now</${Button}>`}
+    </div>
+  </${Notice}>`;
 }

@@ -1,9 +1,11 @@
 // The place where the slide is shown: one viewer, a second one for comparing, lines above them, and what is read off.
 
-import { makeDivider, Twin } from "./compare.js";
-import { h, iconButton, setText } from "./dom.js";
+import { html } from "../vendor/preact/preact.min.js";
+import { Divider, Twin } from "./compare.js";
 import { Drawing } from "./drawing.js";
 import { magnification, scaleBar } from "./geometry.js";
+import { change, observe } from "./state.js";
+import { classNames, IconButton } from "./ui.js";
 import { SlideViewer } from "./viewer.js";
 
 const LONGEST_BAR = 140;
@@ -17,40 +19,23 @@ const CORRECTING =
  */
 export class Stage {
   constructor(id, geometry, on) {
-    this.id = id;
-    this.geometry = geometry;
-    this.on = on;
-    this.mode = "off";
-    this.first = h("div.pane", { tabIndex: 0, role: "application", "aria-label": READING });
-    this.second = h("div.pane.second", { hidden: true });
-    this.tags = [0, 1].map(() => h("span.tag", { hidden: true }));
-    this.bar = h("span.scale-line");
-    this.barText = h("span");
-    this.zoomText = h("span.muted");
-    this.reading = h("div.readout", { "aria-hidden": "true", hidden: true });
-    this.surface = iconButton("surface", "Skin surface up", () => on.up(), { "aria-pressed": "false" });
-    this.panes = h("div.panes", this.first, this.second);
-    this.element = h(
-      "div.stage",
-      this.panes,
-      ...this.tags,
-      this.reading,
-      h("div.hud.scale", this.bar, h("span.number", this.barText, " · ", this.zoomText)),
-      h(
-        "div.hud.buttons",
-        iconButton("plus", "Zoom in", () => this.zoom(1.6)),
-        iconButton("minus", "Zoom out", () => this.zoom(1 / 1.6)),
-        iconButton("fit", "Whole slide", () => this.fit()),
-        this.surface,
-      ),
-    );
+    Object.assign(this, { id, geometry, on, first: { current: null }, second: { current: null } });
+    observe(this, {
+      mode: "off",
+      words: ["", ""],
+      share: 0.5, // of the width that lies left of the divider
+      scale: null,
+      reading: null, // what lies under the pointer
+      isCorrecting: false,
+      isTurned: false,
+    });
   }
 
   /** Opens the viewer; the element must be on the page. */
   async open() {
-    this.viewer = new SlideViewer(this.first, this.id, this.geometry);
-    this.drawing = new Drawing(this.viewer, this.first);
-    this.watch(this.viewer, this.first);
+    this.viewer = new SlideViewer(this.first.current, this.id, this.geometry);
+    this.drawing = new Drawing(this.viewer, this.first.current);
+    this.watch(this.viewer, this.first.current);
     await this.viewer.open();
     this.viewer.osd.addHandler("update-viewport", () => this.measure());
     this.measure();
@@ -96,67 +81,39 @@ export class Stage {
   }
 
   measure() {
-    const um = this.viewer.umPerPixel;
-    const { pixels, label } = scaleBar(um, LONGEST_BAR);
-    this.bar.style.width = `${pixels}px`;
-    setText(this.barText, label);
-    setText(this.zoomText, magnification(um));
-  }
-
-  show(parts) {
-    this.reading.hidden = !parts.length;
-    this.reading.replaceChildren(...parts);
+    const { umPerPixel } = this.viewer;
+    if (this.scale?.umPerPixel === umPerPixel) return;
+    this.scale = { umPerPixel, zoom: magnification(umPerPixel), ...scaleBar(umPerPixel, LONGEST_BAR) };
   }
 
   /** `off`, `side` or `swipe`, with a word for each of the two. Resolves to the second viewer, or null. */
   async compare(mode, words) {
-    this.tags.forEach((tag, index) => setText(tag, words[index]));
-    this.divider?.setAttribute("aria-label", `Border between ${words.join(" and ")}`);
+    this.words = words;
     if (mode === this.mode) return this.other ?? null;
-    this.mode = mode;
-    this.element.dataset.compare = mode;
+    change(this, { mode, share: 0.5 });
     this.twin?.stop();
     this.twin = null;
-    this.divider?.remove();
-    this.divider = null;
-    this.second.hidden = mode === "off";
-    this.second.style.clipPath = "";
-    this.tags.forEach((tag) => {
-      tag.hidden = mode === "off";
-    });
     if (mode === "off") {
       this.other?.destroy();
       this.other = null;
-      this.second.replaceChildren();
+      this.second.current.replaceChildren();
       return null;
     }
+    await frame(); // both panes have their new size
+    if (this.mode !== mode) return null;
     if (!this.other) {
-      this.other = new SlideViewer(this.second, this.id, this.geometry);
-      this.watch(this.other, this.second);
+      this.other = new SlideViewer(this.second.current, this.id, this.geometry);
+      this.watch(this.other, this.second.current);
       await this.other.open();
     }
     if (this.mode !== mode) return null;
-    await frame(); // both panes have their new size
-    if (mode === "swipe") {
-      this.divider = makeDivider(`Border between ${words.join(" and ")}`, (share) => {
-        this.second.style.clipPath = `inset(0 0 0 ${share * 100}%)`;
-        this.share = share;
-      });
-      this.panes.append(this.divider);
-    }
     this.twin = new Twin(this.viewer, this.other);
     return this.other;
   }
 
-  /** Shows whether the slide is being corrected. */
-  setCorrecting(on) {
-    this.element.classList.toggle("correcting", on);
-    this.first.setAttribute("aria-label", on ? CORRECTING : READING);
-  }
-
   /** The keyboard acts on the slide. */
   focus() {
-    this.first.focus({ preventScroll: true });
+    this.first.current.focus({ preventScroll: true });
   }
 
   /** The place under the crosshair. */
@@ -193,7 +150,7 @@ export class Stage {
   rotateTo(degrees) {
     this.lead();
     this.viewer.rotateTo(degrees);
-    this.surface.setAttribute("aria-pressed", String(degrees !== 0));
+    this.isTurned = degrees !== 0;
   }
 
   /** Buttons and keys move the first viewer, the second follows. */
@@ -203,7 +160,7 @@ export class Stage {
 
   /** What `viewBlob` needs to know. */
   figure() {
-    const { width, height } = this.panes.getBoundingClientRect();
+    const { width, height } = this.first.current.parentElement.getBoundingClientRect();
     const panes = [{ viewer: this.viewer, left: 0, width: this.mode === "side" ? width / 2 : width }];
     if (this.mode === "side") panes.push({ viewer: this.other, left: width / 2, width: width / 2 });
     if (this.mode === "swipe") panes.push({ viewer: this.other, left: 0, width, clip: this.share * width });
@@ -221,3 +178,38 @@ const frame = () =>
   new Promise((resolve) => {
     requestAnimationFrame(() => requestAnimationFrame(resolve));
   });
+
+/** The stage on the page; the viewers fill its panes. */
+export function StageView({ stage }) {
+  const { mode, words, share, reading, isCorrecting } = stage;
+  const clip = mode === "swipe" ? `inset(0 0 0 ${share * 100}%)` : "";
+  const move = (left) => change(stage, { share: left });
+  return html`<div class=${classNames("stage", { correcting: isCorrecting })} data-compare=${mode}>
+    <div class="panes">
+      <div class="pane" tabindex="0" role="application" aria-label=${isCorrecting ? CORRECTING : READING}
+        ref=${stage.first} />
+      <div class="pane second" hidden=${mode === "off"} style=${{ clipPath: clip }} ref=${stage.second} />
+      ${mode === "swipe" &&
+        html`<${Divider} label=${`Border between ${words.join(" and ")}`} share=${share} onMove=${move} />`}
+    </div>
+    ${words.map((word, index) => html`<span key=${index} class="tag" hidden=${mode === "off"}>${word}</span>`)}
+    <div class="readout" aria-hidden="true" hidden=${!reading}>${reading}</div>
+    <${Scale} stage=${stage} />
+    <${ZoomButtons} stage=${stage} />
+  </div>`;
+}
+
+const Scale = ({ stage: { scale } }) =>
+  html`<div class="hud scale">
+    <span class="scale-line" style=${{ width: `${scale?.pixels ?? 0}px` }} />
+    <span class="number">${scale?.label}${" · "}<span class="muted">${scale?.zoom}</span></span>
+  </div>`;
+
+const ZoomButtons = ({ stage }) =>
+  html`<div class="hud buttons">
+    <${IconButton} name="plus" label="Zoom in" onClick=${() => stage.zoom(1.6)} />
+    <${IconButton} name="minus" label="Zoom out" onClick=${() => stage.zoom(1 / 1.6)} />
+    <${IconButton} name="fit" label="Whole slide" onClick=${() => stage.fit()} />
+    <${IconButton} name="surface" label="Skin surface up" aria-pressed=${stage.isTurned} onClick=${() => stage.on.up()}
+    />
+  </div>`;

@@ -1,83 +1,33 @@
 // Files on their way to the server: two at a time, each with its progress. They outlive a change of view.
 
-import { ApiError, noteBack, noteLost, refusal } from "./api.js";
-import { button, h, icon, iconButton, setText } from "./dom.js";
+import { html, useEffect } from "../vendor/preact/preact.min.js";
+import { ApiError, refusal } from "./api.js";
 import { bytes } from "./format.js";
-
-/** Brings the rows of `sending` up to date with what is on its way. */
-export function drawUploads(sending) {
-  sending.hidden = !uploads.items.length;
-  const known = new Map([...sending.children].map((element) => [Number(element.dataset.key), element]));
-  for (const item of uploads.items) {
-    let element = known.get(item.key);
-    known.delete(item.key);
-    if (!element || element.dataset.state !== item.state) {
-      const fresh = uploadRow(item);
-      if (element) element.replaceWith(fresh);
-      else sending.append(fresh);
-      element = fresh;
-    }
-    const part = item.file.size ? item.sent / item.file.size : 0;
-    const words = element.querySelector(".words");
-    if (item.state === "sending")
-      setText(words, `Sending ${Math.floor(Math.min(1, part) * 100)} % of ${bytes(item.file.size)}`);
-    const bar = element.querySelector(".progress > span");
-    if (bar) bar.style.width = `${Math.min(100, part * 100)}%`;
-  }
-  known.forEach((element) => element.remove());
-}
-
-function uploadRow(item) {
-  const failed = item.state === "failed";
-  const words = { waiting: "Waiting to be sent", sending: "", checking: "Being checked", failed: "Not added" }[
-    item.state
-  ];
-  return h(
-    "li.row",
-    { "data-key": item.key, "data-state": item.state, "data-status": failed ? "failed" : "sending" },
-    h("div.thumbnail", icon("upload")),
-    h("div.who", h("span.name", item.name)),
-    h("div.findings", failed ? h("p.reason", item.error.text) : null),
-    h(
-      "div.status.small",
-      h("span", { class: failed ? "words failed" : "words" }, words),
-      failed ? null : h("div.progress", h("span")),
-    ),
-    h(
-      "div.row-actions",
-      failed ? button("Try again", () => uploads.again(item), "small") : null,
-      iconButton("close", failed ? "Forget" : "Stop", () => uploads.drop(item), {
-        class: "icon-button quiet",
-        "aria-label": `${failed ? "Forget" : "Stop"} ${item.name}`,
-      }),
-    ),
-  );
-}
+import { change, observe, page, useObserved } from "./state.js";
+import { Button, Icon, IconButton } from "./ui.js";
 
 const AT_ONCE = 2;
+const MOVING = ["sending", "checking"];
 
-class Uploads extends EventTarget {
+class Uploads {
   constructor() {
-    super();
-    this.items = [];
-    this.limit = Infinity;
+    // `arrived` counts what has happened that the list of slides must ask about.
+    observe(this, { items: [], arrived: 0 });
+    this.onUnmeasured = () => {};
     this.next = 1;
   }
 
   /** Queues files. */
   add(files) {
-    for (const file of files) {
-      const key = this.next++;
-      this.items.push({ key, file, name: file.name, sent: 0, state: "waiting", error: null, request: null });
-    }
-    this.changed();
+    const fields = { sent: 0, state: "waiting", error: null };
+    const added = [...files].map((file) => observe({ key: this.next++, file, name: file.name, request: null }, fields));
+    this.items = [...this.items, ...added];
     this.pump();
   }
 
   /** Sends a refused one again. */
   again(item) {
-    Object.assign(item, { state: "waiting", sent: 0, error: null });
-    this.changed();
+    change(item, { state: "waiting", sent: 0, error: null });
     this.pump();
   }
 
@@ -85,79 +35,59 @@ class Uploads extends EventTarget {
   drop(item) {
     this.items = this.items.filter((other) => other !== item);
     item.request?.abort();
-    this.changed();
     this.pump();
   }
 
-  get busy() {
-    return this.items.some((item) => item.state === "sending" || item.state === "waiting" || item.state === "checking");
-  }
-
-  changed() {
-    this.dispatchEvent(new Event("change"));
+  get isBusy() {
+    return this.items.some((item) => item.state !== "failed");
   }
 
   pump() {
-    let sending = this.items.filter((item) => item.state === "sending" || item.state === "checking").length;
-    for (const item of this.items) {
-      if (sending >= AT_ONCE) return;
-      if (item.state === "waiting") {
-        sending += 1;
-        this.send(item);
-      }
-    }
+    const room = AT_ONCE - this.items.filter((item) => MOVING.includes(item.state)).length;
+    const waiting = this.items.filter((item) => item.state === "waiting");
+    for (const item of waiting.slice(0, Math.max(0, room))) this.send(item);
   }
 
   send(item) {
-    if (item.file.size > this.limit) {
-      const [got, expected] = [bytes(item.file.size), `at most ${bytes(this.limit)}`];
+    const limit = page.about.limits?.upload_bytes ?? Infinity;
+    if (item.file.size > limit) {
+      const [got, expected] = [bytes(item.file.size), `at most ${bytes(limit)}`];
       this.fail(item, { what: "the file is too large", got, expected });
       return;
     }
-    const query = new URLSearchParams({ name: item.name });
     const request = new XMLHttpRequest();
-    Object.assign(item, { request, state: "sending" });
-    request.open("POST", `/v1/slides?${query}`);
+    change(item, { request, state: "sending" });
+    request.open("POST", `/v1/slides?${new URLSearchParams({ name: item.name })}`);
     request.setRequestHeader("Content-Type", "application/octet-stream");
-    request.upload.addEventListener("progress", (event) => {
-      item.sent = event.loaded;
-      this.changed();
-    });
-    request.upload.addEventListener("load", () => {
-      item.state = "checking";
-      this.changed();
-    });
+    request.upload.addEventListener("progress", ({ loaded }) => change(item, { sent: loaded }));
+    request.upload.addEventListener("load", () => change(item, { state: "checking" }));
     request.addEventListener("load", () => this.answered(item, request));
     request.addEventListener("error", () => {
-      noteLost();
+      page.isLost = true;
       this.fail(item, { what: "the upload was interrupted", hint: "try again when the server answers" });
     });
     request.send(item.file);
-    this.changed();
   }
 
   async answered(item, request) {
-    noteBack();
+    page.isLost = false;
     item.request = null;
     if (request.status >= 200 && request.status < 300) {
       this.drop(item);
-      this.dispatchEvent(new CustomEvent("added", { detail: JSON.parse(request.responseText) }));
+      this.arrived += 1;
       return;
     }
     const error = await refusal(request.status, async () => JSON.parse(request.responseText));
     if (error.wantsMpp && error.detail.slide) {
       // The server keeps the file and waits for the number alone.
       this.drop(item);
-      this.dispatchEvent(new CustomEvent("unmeasured", { detail: { id: error.detail.slide, name: item.name } }));
-      return;
-    }
-    this.fail(item, error.detail);
+      this.onUnmeasured({ id: error.detail.slide, name: item.name });
+    } else this.fail(item, error.detail);
   }
 
   fail(item, detail) {
     if (!this.items.includes(item)) return;
-    Object.assign(item, { state: "failed", error: new ApiError(0, detail), request: null });
-    this.changed();
+    change(item, { state: "failed", error: new ApiError(0, detail), request: null });
     this.pump();
   }
 }
@@ -165,27 +95,67 @@ class Uploads extends EventTarget {
 export const uploads = new Uploads();
 
 window.addEventListener("beforeunload", (event) => {
-  if (uploads.busy) event.preventDefault();
+  if (uploads.isBusy) event.preventDefault();
 });
 
-/** Files may be dropped anywhere; `act` gets them. A veil tells that they may be let go. */
-export function acceptDrops(veil, act) {
-  const on = (kind, work) =>
-    window.addEventListener(kind, (event) => {
-      if (event.dataTransfer?.types.includes("Files")) work(event);
-    });
-  const show = (event) => {
-    event.preventDefault();
-    veil.hidden = false;
+/** The rows of what is on its way. */
+export const Sending = () =>
+  html`<ul class="rows sending" aria-label="Uploads" hidden=${!uploads.items.length}>
+    ${uploads.items.map((item) => html`<${UploadRow} key=${item.key} item=${item} />`)}
+  </ul>`;
+
+function UploadRow({ item }) {
+  const { name, file, state, sent, error } = item;
+  const failed = state === "failed";
+  const percent = Math.min(100, file.size ? (sent / file.size) * 100 : 0);
+  const words = {
+    waiting: "Waiting to be sent",
+    sending: `Sending ${Math.floor(percent)} % of ${bytes(file.size)}`,
+    checking: "Being checked",
+    failed: "Not added",
   };
-  on("dragenter", show);
-  on("dragover", show);
-  on("dragleave", (event) => {
-    veil.hidden = !event.relatedTarget; // null: the files have left the window
-  });
-  on("drop", (event) => {
-    event.preventDefault();
-    veil.hidden = true;
-    if (event.dataTransfer.files.length) act([...event.dataTransfer.files]);
-  });
+  const stop = failed ? "Forget" : "Stop";
+  return html`<li class="row" data-key=${item.key} data-state=${state} data-status=${failed ? "failed" : "sending"}>
+    <div class="thumbnail"><${Icon} name="upload" /></div>
+    <div class="who"><span class="name">${name}</span></div>
+    <div class="findings">${failed && html`<p class="reason">${error.text}</p>`}</div>
+    <div class="status small">
+      <span class=${failed ? "words failed" : "words"}>${words[state]}</span>
+      ${!failed && html`<div class="progress"><span style=${{ width: `${percent}%` }} /></div>`}
+    </div>
+    <div class="row-actions">
+      ${failed && html`<${Button} kind="small" onClick=${() => uploads.again(item)}>Try again</${Button}>`}
+      <${IconButton} name="close" label=${stop} class="icon-button quiet" aria-label=${`${stop} ${name}`}
+        onClick=${() => uploads.drop(item)} />
+    </div>
+  </li>`;
+}
+
+/** Files may be dropped anywhere: a veil tells that they may be let go, and the list shows them. */
+export function DropVeil() {
+  const veil = useObserved({ isShown: false });
+  useEffect(() => {
+    const acts = {
+      dragenter: hold,
+      dragover: hold,
+      dragleave: (event) => {
+        veil.isShown = Boolean(event.relatedTarget); // null: the files have left the window
+      },
+      drop(event) {
+        event.preventDefault();
+        veil.isShown = false;
+        if (!event.dataTransfer.files.length) return;
+        uploads.add(event.dataTransfer.files);
+        if (location.hash.startsWith("#/slide/")) location.hash = "#/";
+      },
+    };
+    function hold(event) {
+      event.preventDefault();
+      veil.isShown = true;
+    }
+    const listener = (event) => event.dataTransfer?.types.includes("Files") && acts[event.type](event);
+    for (const kind of Object.keys(acts)) window.addEventListener(kind, listener);
+    return () => Object.keys(acts).forEach((kind) => window.removeEventListener(kind, listener));
+  }, []);
+  return html`<div class="drop-veil" hidden=${!veil.isShown}><div><${Icon} name="upload" />Drop to add</div></div>`;
 }

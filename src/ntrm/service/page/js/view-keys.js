@@ -1,33 +1,39 @@
 // Shortcuts of the slide view.
 
 import { arrows, shortcuts } from "./keyboard.js";
+import { canCompare, hasLayer, inLegend, toggleTissue } from "./layer-panel.js";
+import { clearRegion, outlineOf } from "./region.js";
 
 const STEP = 0.12;
 
 /** The bindings, in the order of the help sheet. */
-export function viewBindings({ view, stage, layers, legend, region, shell, step, turn }) {
+export function viewBindings(view) {
+  const { stage } = view;
   const set = (change) => () => view.set(change());
   const layer = (name) =>
-    set(() => (layers.has(name) ? { layer: view.layer === name ? view.version : name, compare: "off" } : {}));
+    set(() => (hasLayer(view, name) ? { layer: view.layer === name ? view.version : name, compare: "off" } : {}));
   const compare = (mode) =>
-    set(() => (layers.canCompare() ? { compare: view.compare === mode ? "off" : mode, layer: view.version } : {}));
+    set(() => (canCompare(view) ? { compare: view.compare === mode ? "off" : mode, layer: view.version } : {}));
   const overlay = () => ({ layer: view.layer === "none" ? view.version : "none", compare: "off" });
+  const tissue = ({ key }) => {
+    const chosen = inLegend()[key - 1];
+    if (chosen) toggleTissue(view, chosen.name);
+  };
   const escape = () => {
-    if (shell.closeMenu()) return;
-    if (view.highlight) view.set({ highlight: null });
-    else if (stage.drawing.outline) region.clear();
+    if (view.isMenuOpen) view.set({ isMenuOpen: false });
+    else if (view.highlight) view.set({ highlight: null });
+    else if (outlineOf(view)) clearRegion(view);
     else location.hash = "#/";
   };
-  const tissue = ({ key }) => legend.names[key - 1] && legend.toggle(legend.names[key - 1]);
   return [
     ...shortcuts("Move", [
       [["+", "="], "Zoom", () => stage.zoom(1.6), { shown: ["+", "−"] }],
       ["-", null, () => stage.zoom(1 / 1.6)],
       arrows("Move the slide", (x, y) => stage.pan(x * STEP, y * STEP)),
       ["0", "Whole slide", () => stage.fit()],
-      ["u", "Skin surface up", turn],
-      ["n", "Next piece", () => step(1)],
-      ["p", "Previous piece", () => step(-1)],
+      ["u", "Skin surface up", () => view.turn()],
+      ["n", "Next piece", () => view.step(1)],
+      ["p", "Previous piece", () => view.step(-1)],
     ]),
     ...shortcuts("Layers", [
       ["t", "Overlay on or off", set(overlay)],
@@ -41,10 +47,10 @@ export function viewBindings({ view, stage, layers, legend, region, shell, step,
     ]),
     ...shortcuts("Read", [
       ["m", "Lines of measurements", set(() => ({ lines: !view.lines }))],
-      ["Enter", "Region in the middle", () => region.read(stage.middle)],
-      ["l", "Tissues", () => shell.select("tissues", true)],
-      ["g", "Relations", () => shell.select("relations", true)],
-      ["s", "Measurements", () => shell.select("measures", true)],
+      ["Enter", "Region in the middle", () => view.read(stage.middle)],
+      ["l", "Tissues", () => view.showTab("tissues", true)],
+      ["g", "Relations", () => view.showTab("relations", true)],
+      ["s", "Measurements", () => view.showTab("measures", true)],
     ]),
     ...shortcuts("Page", [["Escape", "Clear the selection, then back to the list", escape]]),
   ];

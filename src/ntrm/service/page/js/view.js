@@ -1,230 +1,182 @@
-// A finished slide: stage, panels and toolbar, and the one state they all show.
+// A finished slide that is open: what was read of it, its state, and what can be done with it.
 
+import { batch, effect, untracked } from "../vendor/preact/preact.min.js";
 import * as api from "./api.js";
-import { makeCorrect } from "./correct.js";
-import { correctBindings } from "./correct-keys.js";
+import { Correct } from "./correct.js";
 import { CorrectionStore } from "./correct-store.js";
-import { correctedWords, resultWords } from "./correct-words.js";
-import { say } from "./dom.js";
-import { regionNote, unlikeBanner, unlikeWords } from "./familiarity.js";
-import { save, svgBlob, viewBlob } from "./figure.js";
-import { boxToSlide, geometryOf } from "./geometry.js";
-import { bind, shortcuts } from "./keyboard.js";
-import { makeLayers, makeLegend, PAIRS } from "./layer-panel.js";
-import { makeMeasures, measureLines, uprightOf } from "./measures.js";
-import { prefs } from "./prefs.js";
-import { Hover, makeRegion, readingLine } from "./region.js";
-import { makeRelations, MEAN } from "./relations-panel.js";
-import { makeShell } from "./shell.js";
+import { boxToSlide, geometryOf, ringOf } from "./geometry.js";
+import { PAIRS } from "./layer-panel.js";
+import { measureLines, uprightOf } from "./measures.js";
+import { followVersion, Hover, outlineOf, readingLine, readRegion } from "./region.js";
+import { windowsShown } from "./relations.js";
+import { change, observe, VIEW } from "./state.js";
 import { Stage } from "./stage.js";
-import { viewBindings } from "./view-keys.js";
-import { CLASSES, makePaint } from "./view-paint.js";
+import { say } from "./ui.js";
+import { paintOf, show } from "./view-paint.js";
 
-/** Shows a finished slide; resolves to how to leave it. */
-export async function openView(root, slide, tools) {
+/** Reads all that a slide's view needs. */
+export async function openView(slide) {
   const { id } = slide;
   const store = new CorrectionStore(id);
-  const [summary, graph, tiles] = await Promise.all([api.summary(id), api.graph(id), api.tiles(id), store.open()]);
-  const geometry = geometryOf(tiles, summary);
-  const view = {
-    layer: store.active.length ? "corrected" : "tissue",
-    version: "tissue",
-    opacity: 0.5,
-    hidden: new Set(),
-    compare: "off",
-    piece: null,
-    up: false,
-    lines: true,
-    highlight: null,
-    relation: "boundary",
-    attentionLayer: MEAN,
-    window: null,
-    set(change) {
-      Object.assign(view, change);
-      apply();
-    },
-  };
-  const pieces = summary.pieces.map((piece) => piece.number);
-  const refresh = () => apply();
+  try {
+    const [summary, graph, tiles] = await Promise.all([api.summary(id), api.graph(id), api.tiles(id), store.open()]);
+    return new View(slide, { summary, graph, store, geometry: geometryOf(tiles, summary) });
+  } catch (error) {
+    store.stop();
+    throw error;
+  }
+}
 
-  const stage = new Stage(id, geometry, {
-    read: (place, more) => (correct.isOn ? correct.click(place, more) : read(place)),
-    hover: (place) => (correct.isOn ? correct : hover).move(place),
-    up: turn,
-    picks: () => correct.isOn,
-    draws: () => correct.isOn && correct.settings.tool !== "pick",
-    press: (place) => correct.stroke.press(place),
-    drag: (place) => correct.stroke.drag(place, stage.viewer.umPerPixel / geometry.mpp),
-    release: () => correct.stroke.release(),
-  });
-  const isCorrected = () => view.version === "corrected" && store.active.length > 0;
-  /** The numbers of the version that is shown; those of the network until the corrected ones are written. */
-  const shown = () => (isCorrected() && store.measured ? store.measured : { summary, graph });
-  const shownVersion = () =>
-    isCorrected() ? { version: store.version, isWritten: store.isMeasured } : { version: 0, isWritten: true };
-  const hover = new Hover(
-    (place) => api.at(id, place, shownVersion().version),
-    (answer) => stage.show(readingLine(answer)),
-  );
-  const correct = makeCorrect({ id, stage, geometry, view, store, apply, select: (tab) => shell.select(tab) });
-  const layers = makeLayers(geometry.layers, view, store);
-  const legend = makeLegend(view);
-  const relations = makeRelations(graph, view, (window) => {
-    view.set({ window });
-    stage.fitBox(boxToSlide(geometry, window), 0.6);
-  });
-  const measures = makeMeasures(geometry, view, (line) => {
-    view.set({ lines: true });
-    stage.fitBox(lineBox(line), 1.5);
-  });
-  const outlined = (found) => stage.drawing.set({ outline: found ? outlineOf(found) : null });
-  const region = makeRegion(id, outlined, (found) => regionNote(summary, found), shownVersion);
-  const shell = makeShell(slide, tools, {
-    stage: stage.element,
-    tabs: [
-      ["tissues", "Tissues", [layers.element, legend.element]],
-      ["relations", "Relations", [relations.element]],
-      ["measures", "Measures", [measures.element]],
-      ["region", "Region", [region.element]],
-      ["correct", "Correct", [correct.element]],
-    ],
-    pieces,
-    step,
-    correct: () => correct.toggle(),
-    downloads: { picture: savePicture, graph: saveGraph },
-    model: summary.model,
-    banner: unlikeBanner(slide, summary),
-  });
-  root.replaceChildren(...shell.elements);
-  await stage.open();
+/** `summary` and `graph` are the network's own; `readings` those of the version that is shown. */
+class View {
+  constructor(slide, { summary, graph, store, geometry }) {
+    Object.assign(this, { id: slide.id, slide, summary, graph, store, geometry });
+    Object.assign(this, { asked: null, isClosed: false, effects: [] });
+    observe(this, VIEW);
+    if (store.active.length) this.set({ layer: "corrected" });
+    this.pieces = summary.pieces.map((piece) => piece.number);
+    this.stage = new Stage(slide.id, geometry, this.pointer());
+    this.hover = new Hover(
+      (place) => api.at(slide.id, place, this.shownVersion.version),
+      (answer) => change(this.stage, { reading: readingLine(answer) }),
+    );
+    this.correct = new Correct(this);
+  }
 
-  const paint = makePaint(view, geometry, store);
+  /** What the pointer does on the stage. */
+  pointer() {
+    const draws = () => this.correct.isOn && this.correct.settings.tool !== "pick";
+    return {
+      read: (place, more) => (this.correct.isOn ? this.correct.click(place, more) : this.read(place)),
+      hover: (place) => (this.correct.isOn ? this.correct : this.hover).move(place),
+      up: () => this.turn(),
+      picks: () => this.correct.isOn,
+      draws,
+      press: (place) => this.correct.stroke.press(place),
+      drag: (place) => this.correct.stroke.drag(place, this.stage.viewer.umPerPixel / this.geometry.mpp),
+      release: () => this.correct.stroke.release(),
+    };
+  }
 
-  async function apply() {
-    if (view.layer === "tissue" || view.layer === "corrected") view.version = view.layer;
-    const read = shown();
-    layers.update();
-    legend.update(amounts(read.summary, view.piece));
-    relations.update(read.graph);
-    measures.update(read.summary);
-    region.update();
-    shell.update(view, {
-      cancers: Object.entries(read.summary.cancers).map(([name, found]) => ({ name, ...found })),
-      words: isCorrected() ? correctedWords(store) : "",
-      results: isCorrected() ? resultWords(store) : "",
-      isWritten: store.isMeasured,
-      isOn: correct.isOn,
+  /** Several changes that are seen as one. */
+  set(changes) {
+    batch(() => {
+      Object.assign(this, changes);
+      if (this.layer in PAIRS) this.version = this.layer;
     });
-    correct.update();
-    const marks = relations
-      .windows()
-      .map((window) => ({ ring: ringOf(boxToSlide(geometry, window)), chosen: sameBox(window, view.window) }))
+  }
+
+  get isCorrected() {
+    return this.version === "corrected" && this.store.active.length > 0;
+  }
+
+  /** The numbers of the version that is shown; those of the network until the corrected ones are written. */
+  get readings() {
+    return (this.isCorrected && this.store.measured) || { summary: this.summary, graph: this.graph };
+  }
+
+  /** Which corrections are shown, 0 for none of them, and whether their numbers are written. */
+  get shownVersion() {
+    const { isCorrected, store } = this;
+    return isCorrected ? { version: store.version, isWritten: store.isMeasured } : { version: 0, isWritten: true };
+  }
+
+  /** Opens the stage, which must be on the page, and keeps it as the state says. */
+  async open() {
+    await this.stage.open();
+    if (this.isClosed) return;
+    this.effects = [
+      effect(() => this.paint()),
+      effect(() => this.draw()),
+      effect(() => followVersion(this)),
+      this.correct.follow(),
+    ];
+  }
+
+  close() {
+    this.isClosed = true;
+    this.effects.forEach((stop) => stop());
+    this.hover.stop();
+    this.correct.stop();
+    this.store.stop();
+    this.stage.destroy();
+  }
+
+  /** Which tiles lie over the slide, in one viewer or in both. */
+  paint() {
+    const { compare, version, layer } = this;
+    const { layers, words } = PAIRS[version];
+    const [alone, ...both] = [layer, ...layers].map((each) => paintOf(this, each));
+    const plan = { alone, both, isCorrected: layer === "corrected" };
+    this.plan = plan;
+    untracked(() => this.carryOut(compare, words));
+  }
+
+  /** While a second viewer opens, the plan may have become another one. */
+  async carryOut(compare, words) {
+    const { stage, correct } = this;
+    const second = await stage.compare(compare, words);
+    const { alone, both, isCorrected } = this.plan;
+    show(stage.viewer, second ? both[0] : alone);
+    if (second) show(second, both[1]);
+    correct.drawings.over([stage.viewer, stage.first.current], [second, stage.second.current]);
+    correct.writer.follow(isCorrected);
+  }
+
+  /** Lines, outlines and windows over the slide. */
+  draw() {
+    const { window, geometry } = this;
+    const isChosen = ({ top, left }) => Boolean(window) && top === window.top && left === window.left;
+    const marks = windowsShown(this)
+      .map((each) => ({ ring: ringOf(boxToSlide(geometry, each)), chosen: isChosen(each) }))
       .sort((one, other) => one.chosen - other.chosen); // the chosen one lies above the others
-    stage.drawing.set({ marks, lines: view.lines ? measureLines(read.summary, geometry, view.piece) : [] });
-    const [one, other] = PAIRS[view.version].layers;
-    const second = await stage.compare(view.compare, PAIRS[view.version].words);
-    paint(stage.viewer, second ? one : view.layer);
-    if (second) paint(second, other);
-    correct.drawings.over([stage.viewer, stage.first], [second, stage.second]);
-    correct.acts.writer.follow(view.layer === "corrected");
+    const lines = this.lines ? measureLines(this.readings.summary, geometry, this.piece) : [];
+    this.stage.drawing.set({ marks, lines, outline: outlineOf(this) });
   }
 
-  function read(place) {
-    shell.select("region");
-    region.show(place);
+  /** Opens a panel; the focus goes there if that is wanted, and never stays on a tab that is not shown. */
+  showTab(tab, wanted = false) {
+    const focus = wanted || document.activeElement?.getAttribute("role") === "tab";
+    this.tab = tab;
+    if (focus) document.getElementById(`tab-${tab}`)?.focus();
   }
 
-  function step(by) {
-    const places = [null, ...pieces];
-    view.piece = places[(places.indexOf(view.piece) + by + places.length) % places.length];
-    if (view.up) stage.rotateTo(uprightOf(summary, view.piece) ?? 0);
-    const piece = summary.pieces.find((entry) => entry.number === view.piece);
-    if (piece) stage.fitBox(boxToSlide(geometry, piece.mask_box_px));
-    else stage.fit();
-    say(view.piece === null ? "All pieces" : `Piece ${view.piece} of ${pieces.length}`);
-    apply();
+  read(place) {
+    this.showTab("region");
+    readRegion(this, place);
   }
 
-  function turn() {
-    const degrees = uprightOf(summary, view.piece);
+  /** To the next piece or the one before; after the last one come all of them. */
+  step(by) {
+    const places = [null, ...this.pieces];
+    this.piece = places[(places.indexOf(this.piece) + by + places.length) % places.length];
+    if (this.isUp) this.stage.rotateTo(uprightOf(this.summary, this.piece) ?? 0);
+    this.fitPiece(this.piece);
+    say(this.piece === null ? "All pieces" : `Piece ${this.piece} of ${this.pieces.length}`);
+  }
+
+  /** The skin's surface up, or the slide as it lies. */
+  turn() {
+    const degrees = uprightOf(this.summary, this.piece);
     if (degrees === null) {
       say("The direction of the skin surface is not known.");
-      shell.select("measures");
+      this.showTab("measures");
       return;
     }
-    view.up = !view.up;
-    stage.rotateTo(view.up ? degrees : 0);
-    const piece =
-      summary.pieces.find((entry) => entry.number === view.piece) ?? (pieces.length === 1 ? summary.pieces[0] : null);
-    if (piece) stage.fitBox(boxToSlide(geometry, piece.mask_box_px));
-    else stage.fit();
+    this.isUp = !this.isUp;
+    this.stage.rotateTo(this.isUp ? degrees : 0);
+    this.fitPiece(this.piece ?? (this.pieces.length === 1 ? this.pieces[0] : null));
   }
 
-  async function savePicture() {
-    const here = stage.figure();
-    const tissues = legend.names.filter(
-      (name) => !view.hidden.has(name) && (amounts(shown().summary, view.piece).areas[name] ?? 0) > 0,
-    );
-    const { model, program, purpose } = summary;
-    const names = [slide.slide_id, `${model.name} ${model.version}`, `NTRM ${program.version}`];
-    const words = isCorrected() ? correctedWords(store) : "";
-    const footer = [...names, words, unlikeWords(slide), purpose].filter(Boolean).join(" · ");
-    save(
-      await viewBlob({ ...here, legend: CLASSES.includes(view.layer) ? tissues : [], footer }),
-      `${slide.slide_id}-view.png`,
-    );
+  fitPiece(number) {
+    const piece = this.summary.pieces.find((entry) => entry.number === number);
+    if (piece) this.stage.fitBox(boxToSlide(this.geometry, piece.mask_box_px));
+    else this.stage.fit();
   }
 
-  function saveGraph() {
-    save(svgBlob(relations.figure()), `${slide.slide_id}-graph.svg`);
+  /** Shows a window of the network. */
+  goToWindow(window) {
+    this.window = window;
+    this.stage.fitBox(boxToSlide(this.geometry, window), 0.6);
   }
-
-  const unbind = bind([
-    ...correctBindings(correct, stage, shell),
-    ...viewBindings({ view, stage, layers, legend, region: { ...region, read }, shell, step, turn }),
-    ...shortcuts("Correct", [["e", "Correct, or end it", () => correct.toggle()]]),
-    ...tools.bindings,
-  ]);
-  store.addEventListener("change", refresh);
-  prefs.addEventListener("palette", refresh);
-  prefs.addEventListener("theme", refresh);
-  await apply();
-  return () => {
-    hover.stop();
-    correct.stop();
-    store.removeEventListener("change", refresh);
-    unbind();
-    prefs.removeEventListener("palette", refresh);
-    prefs.removeEventListener("theme", refresh);
-    stage.destroy();
-  };
-}
-
-/** Areas and shares of one piece or of the whole slide. A correction may leave nothing of a piece. */
-function amounts(summary, piece) {
-  const of = piece === null ? summary : summary.pieces.find((entry) => entry.number === piece);
-  return { areas: of?.areas_mm2 ?? {}, shares: of?.tissue_fractions ?? {} };
-}
-
-function lineBox({ from, to }) {
-  const [left, top] = [Math.min(from[0], to[0]), Math.min(from[1], to[1])];
-  return { left, top, width: Math.abs(from[0] - to[0]), height: Math.abs(from[1] - to[1]) };
-}
-
-/** A region's rings; its bounds where they could not be read. */
-function outlineOf({ outline, left_px: left, top_px: top, width_px: width, height_px: height }) {
-  return outline ?? [ringOf({ left, top, width, height })];
-}
-
-const sameBox = (one, other) => Boolean(other) && one.top === other.top && one.left === other.left;
-
-/** The corners of a box, one after the other. */
-function ringOf({ left, top, width, height }) {
-  const [right, bottom] = [left + width, top + height];
-  return [
-    [left, top],
-    [right, top],
-    [right, bottom],
-    [left, bottom],
-  ];
 }

@@ -31,7 +31,7 @@ FORBIDDEN = {
     "addresses elsewhere": ("", r"(?:https?:)?//(?!www\.w3\.org)[\w.-]+\.\w+"),
     "markup or code from text": (
         ".js",
-        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\(\"style",
+        r"[iI]nnerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\(\"style",
     ),
 }
 

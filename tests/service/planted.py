@@ -4,6 +4,7 @@ import functools
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import stat
@@ -11,6 +12,7 @@ import struct
 import threading
 import zlib
 from contextlib import contextmanager, suppress
+from itertools import repeat
 
 import numpy as np
 import tifffile
@@ -77,12 +79,13 @@ def content(name, make):
 
 
 def picture(kind, side):
-    def make(_):
+    @functools.cache
+    def make():
         stream = io.BytesIO()
         Image.new("1" if kind == "PNG" else "L", (side, side)).save(stream, format=kind, compress_level=1)
         return stream.getvalue()
 
-    return make
+    return lambda _: make()
 
 
 PIECE = 2**22
@@ -118,11 +121,12 @@ def mask(compression, tile, side=None):
     def make(slide):
         summary = json.loads((slide / "summary.json").read_bytes())["grid"]
         shape = (summary["height"], summary["width"]) if side is None else (side, side)
-        stream = io.BytesIO()
+        stream, pixels = io.BytesIO(), np.zeros(shape, dtype=np.uint8)
+        if compression == "zlib":  # all tiles are the same
+            pixels = repeat(zlib.compress(bytes(tile * tile), 1), math.prod(-(-length // tile) for length in shape))
         with tifffile.TiffWriter(stream) as writer:
             options = {"tile": (tile, tile), "compression": compression, "metadata": None}
-            options |= {"compressionargs": {"level": 1}} if compression == "zlib" else {}
-            writer.write(np.zeros(shape, dtype=np.uint8), photometric="minisblack", **options)
+            writer.write(pixels, shape=shape, dtype=np.uint8, photometric="minisblack", **options)
         return stream.getvalue()
 
     return make

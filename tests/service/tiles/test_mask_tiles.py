@@ -28,19 +28,16 @@ def levels_of(path):
 
 
 def sample(levels, grid, level, box):
-    """Pixel by pixel, straight from the definition."""
+    """The pixel under the middle of each, straight from the definition."""
     scale = 2 ** (grid.zoom.top - level)
     depth = 0
     while depth + 1 < len(levels) and 2 ** (depth + 1) * min(grid.sx, grid.sy) <= scale:
         depth += 1
-    out = np.zeros((box.height, box.width), dtype=np.uint8)
-    for i in range(box.height):
-        for j in range(box.width):
-            row = int((box.top + i + 0.5) * scale / grid.sy / 2**depth)
-            column = int((box.left + j + 0.5) * scale / grid.sx / 2**depth)
-            if row < levels[depth].shape[0] and column < levels[depth].shape[1]:
-                out[i, j] = levels[depth][row, column]
-    return out
+    rows = ((box.top + np.arange(box.height) + 0.5) * scale / grid.sy / 2**depth).astype(int)
+    columns = ((box.left + np.arange(box.width) + 0.5) * scale / grid.sx / 2**depth).astype(int)
+    height, width = levels[depth].shape
+    inside = (rows < height)[:, None] & (columns < width)
+    return np.where(inside, levels[depth][np.ix_(rows.clip(max=height - 1), columns.clip(max=width - 1))], 0)
 
 
 @pytest.mark.parametrize("factors", [(1.0, 1.0), (13.4, 13.4), (0.8, 0.8), (3.0, 2.0)])

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from tests.forks import Forks
 
 SLOW = (
     "docs/test_commands.py",
@@ -76,6 +77,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Decoded sections of tests do not end in the user's cache; they are kept by content, so that tests may share."""
     os.environ["NTRM_CACHE"] = str(tmp_path_factory.getbasetemp() / "cache")
     os.environ["NTRM_STATE"] = os.devnull  # where slides lay in one test is nothing that another may know
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Runs programs in processes of their own."""
+    made = Forks(tmp_path_factory.mktemp("forks"))
+    yield made
+    made.close()
 
 
 def seed_of(name: str) -> int:

@@ -85,10 +85,20 @@ def test_the_networks_relations_are_means_over_the_windows_that_have_the_edge(tm
     assert found["edge_windows"] == edges.tolist()
     for name, sums in (("attention", [g.attention for g in graphs]), ("edge_weight", [g.edge_weights for g in graphs])):
         np.testing.assert_allclose(found[name], sum(sums) / np.maximum(edges, 1), atol=1e-4)
-    places = {(window.top, window.left) for window in windows}
+    assert [len(edge["windows"]) for edge in found["strongest_windows"]] == np.minimum(edges, KEPT)[edges > 0].tolist()
     for edge in found["strongest_windows"]:
-        assert len(edge["windows"]) == min(edges[NAMES.index(edge["source"]), NAMES.index(edge["target"])], KEPT)
-        assert {(window["top"], window["left"]) for window in edge["windows"]} <= places
+        at = NAMES.index(edge["source"]), NAMES.index(edge["target"])
+        attention = [graph.attention[:, *at].mean() for graph in graphs if graph.adjacency[at]]
+        told = [window["attention"] for window in edge["windows"]]
+        np.testing.assert_allclose(told, sorted(attention, reverse=True)[:KEPT], atol=1e-4)
+        assert {(each["top"], each["left"]) for each in edge["windows"]} <= {(each.top, each.left) for each in windows}
+
+
+def test_a_network_that_says_no_numbers_is_one_slides_error(tmp_path, slide):
+    network = ByColour()
+    torch.nn.init.constant_(network.colours, torch.nan)
+    (failed,) = run(slide, tmp_path / "out", network).slides
+    assert (failed.status, "not numbers" in failed.reason) == ("failed", True)
 
 
 def test_a_network_without_relations_or_a_coarse_head_says_so(tmp_path, slide):

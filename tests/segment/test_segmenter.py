@@ -3,8 +3,6 @@
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.evaluation.small import NAMES, ByColour
+from tests.helpers import wait_for
 from tests.segment.small import BKG, fingerprints, paint, rows_of, run, write_slide
 from typer.testing import CliRunner
 
@@ -26,7 +25,6 @@ from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
-ROOT = Path(__file__).parents[2]
 runner = CliRunner()
 
 
@@ -107,52 +105,36 @@ def test_a_failure_is_not_written_over_the_work_of_another_process(tmp_path):
 
 STOPPED = """
 import os, sys, time
-import torch; torch.set_num_threads(1)
 from tests.evaluation.small import ByColour
 from ntrm.cli.main import app
 from ntrm.models.registry import ARCHITECTURES
 
 class Slow(ByColour):
     def segment(self, x, *, coarse, graph):
-        print("working", os.getpid(), flush=True)
+        open(f"{out}.working", "w").close()
         while not os.path.exists(f"{out}.signalled"):
             time.sleep(0.01)
         return super().segment(x, coarse=coarse, graph=graph)
 
 ARCHITECTURES["by-colour"] = Slow
-slides, model, *outs = sys.argv[1:]
-for out in outs:
-    # A process for each signal that shares what this one has imported, which takes longer than the work.
-    child = os.fork()
-    if child == 0:
-        try:
-            app(["segment", slides, "--model", model, "--out", out, "--device", "cpu", "--batch", "2"])
-        except SystemExit as ended:
-            sys.stderr.flush()
-            os._exit(ended.code)
-    print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+slides, model, out = sys.argv[1:]
+app(["segment", slides, "--model", model, "--out", out, "--device", "cpu", "--batch", "2"])
 """
 
 
-def test_a_signal_stops_the_command_which_then_goes_on(tmp_path, slides, monkeypatch):
+def test_a_signal_stops_the_command_which_then_goes_on(tmp_path, slides, monkeypatch, forks):
     monkeypatch.setitem(ARCHITECTURES, "by-colour", ByColour)
     ByColour().save_pretrained(tmp_path / "model")
     outs = {number: tmp_path / number.name for number in (signal.SIGTERM, signal.SIGINT)}
-    words = [sys.executable, "-c", STOPPED, slides, tmp_path / "model", *outs.values()]
-    with (
-        (tmp_path / "said").open("w") as stderr,
-        subprocess.Popen([*map(str, words)], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=stderr) as command,
-    ):
-        for number, out in outs.items():
-            state, pid = command.stdout.readline().split()
-            assert state == "working"
-            os.kill(int(pid), number)
-            Path(f"{out}.signalled").touch()
-            assert command.stdout.readline() == "ended 130\n"
-    said = (tmp_path / "said").read_text()
-    assert said.count("same command again to continue") == 2
-    assert "Traceback" not in said
-    for out in outs.values():
+    for number, out in outs.items():
+        pid = forks.start(STOPPED, slides, tmp_path / "model", out)
+        wait_for("the network", Path(f"{out}.working").exists)
+        os.kill(pid, number)
+        Path(f"{out}.signalled").touch()
+        ended = forks.wait()
+        assert ended.status == 130
+        assert "same command again to continue" in ended.errors
+        assert "Traceback" not in ended.errors
         assert not (out / "slides.csv").exists()
         assert remembered(out / "a") is None
     for out in (outs[signal.SIGTERM], tmp_path / "whole"):  # how it goes on is the same for both

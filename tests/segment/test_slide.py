@@ -100,13 +100,14 @@ def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch):
     assert run(slides[:1], tmp_path / "out").exit_code == 0
 
 
-@pytest.mark.parametrize("threads", ["1", "4"])
-def test_files_have_the_same_bytes_whatever_the_threads(tmp_path, slides, expected, monkeypatch, threads):
+def test_files_have_the_same_bytes_whatever_the_threads_and_the_parts_that_they_work_on(
+    tmp_path, slides, expected, monkeypatch
+):
     monkeypatch.setattr("ntrm.core.threads.cores_given", lambda: 4)
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    # Parts of a mask that threads work on.
-    monkeypatch.setattr("ntrm.export.pyramid.BAND_PIXELS", 2000)
-    monkeypatch.setattr("ntrm.segment.pictures.ROWS", 32)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    parts = {"export.pyramid.BAND_PIXELS": 2000, "segment.pictures.ROWS": 32, "regions.regions.STRIP_PIXELS": 1000}
+    for name, size in {**parts, "segment.measurements.TOGETHER": 0, "segment.slide.BEHIND": 0}.items():
+        monkeypatch.setattr(f"ntrm.{name}", size)
     assert run(slides, tmp_path / "out").exit_code == 0
     assert fingerprints(tmp_path / "out") == expected
 

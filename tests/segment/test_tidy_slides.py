@@ -7,12 +7,7 @@ import pytest
 import tifffile
 from skimage.measure import label
 from tests.evaluation.small import MPP
-from tests.segment.small import document, fingerprints, paint, rows_of, run, speckled, write_slide
-
-from ntrm.core.errors import UsageError
-from ntrm.segment import measurements
-from ntrm.segment import slide as one_slide
-from ntrm.segment.options import Options
+from tests.segment.small import document, paint, rows_of, run, speckled, write_slide
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
 
@@ -80,19 +75,3 @@ def test_the_summary_says_what_was_given_away(tmp_path, masks):
     }
     assert document(folder)["options"]["min_area_um2"] == LEAST
     assert document(tidied(slide, tmp_path / "off"))["small_regions"] is None
-
-
-def test_large_slides_and_many_give_the_same(tmp_path, random, monkeypatch):
-    slides = [write_slide(tmp_path / f"{name}.tif", speckled(random, paint(random))) for name in "ab"]
-    run(slides, tmp_path / "whole", min_area_um2=LEAST)
-    monkeypatch.setattr(measurements, "TOGETHER", 0)
-    monkeypatch.setattr(one_slide, "BEHIND", 0)
-    monkeypatch.setattr("ntrm.regions.regions.STRIP_PIXELS", 1000)
-    run(slides, tmp_path / "large", min_area_um2=LEAST)
-    assert fingerprints(tmp_path / "large") == fingerprints(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("wrong", [-1, float("nan"), 20_001, "64", True])
-def test_impossible_areas_are_refused_before_anything_is_done(wrong):
-    with pytest.raises(UsageError, match="least area in µm²"):
-        Options(min_area_um2=wrong)

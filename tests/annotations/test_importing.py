@@ -94,7 +94,6 @@ def test_contradicting_resolution_is_refused(folders, pixels):
         ([drawn("EPI", box(1, 1, 9, 9)), drawn("BCC", box(-9, 0, 0, 9))], ["outside", "BCC"]),
         ([drawn("", box(1, 1, 9, 9))], ["no annotated tissue", "1 areas without a class"]),
         ([drawn("Ignore*", box(1, 1, 9, 9))], ["no annotated tissue"]),
-        ([], ["no annotated tissue"]),
         ([drawn("EPI", box(1.1, 1.1, 1.2, 1.2))], ["smaller than a pixel"]),
         ([drawn("EPI", box(2, 2, 8, 8)), drawn("Ignore*", box(1, 1, 9, 9))], ["under others to ignore"]),
     ],

@@ -28,17 +28,12 @@ def touch(folder: Path, *names: str) -> Path:
     [
         ("S1.svs", "S1"),
         ("S1.svs.geojson", "S1"),
-        ("S1.geojson.gz", "S1"),
-        ("S1.json", "S1"),
         ("S1.OME.TIF", "S1"),
-        ("S1.v2.svs", "S1.v2"),
         ("mole é/1.png", "1"),
         ("mole e\u0301 1.png", "mole é 1"),
         ("a:b\x1bc.png", "a_b_c"),
         ("-x.png", "_-x"),
-        (".png", "_.png"),
         ("ends..svs", "ends"),
-        ("x" * 240 + ".svs", "x" * 190),
         ("ü" * 120 + ".svs", "ü" * 95),
     ],
 )
@@ -105,11 +100,7 @@ def test_tables(tmp_path):
         ("slide,mpp\na,500\n", RefusedError),
         ("", DataError),
         ("slide,patient\na.svs,P\nA.tif,Q\n", DataError),
-        ("slide,stain\na,HE\n", DataError),
-        ("slide,Patient,Split\n", DataError),
-        ("slide,split,patient_id\n", DataError),
         ("slide,split,group\n", DataError),
-        ("slide,patient,MPP\n", DataError),
     ],
 )
 def test_broken_tables_are_refused(tmp_path, text, error):

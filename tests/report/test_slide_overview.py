@@ -193,36 +193,25 @@ def test_slides_that_are_not_assessed_are_counted_and_left_out_of_the_plots(resu
     assert [words(column) for column in columns] == ["two"]
 
 
-def test_nobody_replaces_a_corrected_version_while_its_report_is_written(results, monkeypatch):
-    """The report of the old version would stand beside the new one, or alone where all was undone."""
+def test_nobody_replaces_what_a_page_shows_while_it_is_made(results, monkeypatch):
+    """The page of a corrected version, or of the tables, would stand beside what is newer than it is."""
     mask = open_mask(results / "one")
     named(mask, box(mask, 70, 40, 10, 10), "EPI")
     write_corrected(mask)
-    write_page, held = slide_report.write_page, {}
-
-    def watched(path, *given, **more):
-        held[path.relative_to(results).as_posix()] = is_held(results / "one" / ".ntrm" / "corrected.lock")
-        write_page(path, *given, **more)
-
-    monkeypatch.setattr(slide_report, "write_page", watched)
-    assert remake_reports(results).failures == ()
-    assert held == {"one/report.html": False, "one/corrected/report.html": True, "two/report.html": False}
-
-
-def test_nobody_writes_tables_between_reading_them_and_writing_the_overview(results, monkeypatch):
-    """It would replace the overview of the new tables by that of the old ones."""
     held = []
 
-    def watch(name):
-        real = getattr(slide_overview, name)
+    def watch(module, name, lock):
+        real = getattr(module, name)
 
-        def watched(*given, **more):
-            held.append((name, is_held(results / ".lock")))
-            return real(*given, **more)
+        def watched(place, *given, **more):
+            held.append((place.relative_to(results).as_posix(), is_held(results / lock)))
+            return real(place, *given, **more)
 
-        monkeypatch.setattr(slide_overview, name, watched)
+        monkeypatch.setattr(module, name, watched)
 
-    watch("read_cohort")
-    watch("write_page")
-    remake_reports(results)
-    assert held == [("read_cohort", True), ("read_cohort", True), ("write_page", True)]
+    watch(slide_report, "write_page", "one/.ntrm/corrected.lock")
+    watch(slide_overview, "read_cohort", ".lock")
+    watch(slide_overview, "write_page", ".lock")
+    assert remake_reports(results).failures == ()
+    pages = [("one/report.html", False), ("one/corrected/report.html", True), ("two/report.html", False)]
+    assert sorted(held) == sorted([*pages, (".", True), (".", True), ("index.html", True)])

@@ -2,21 +2,12 @@
 
 import numpy as np
 import pytest
-from research.correction_curves import Picture, group_of, interval, keep, names_of, row_of, wrong_regions
-from research.simulated_clicks import (
-    CORES,
-    CORES_AS_SKIN,
-    GLANDS_AS_SKIN,
-    SKIN_PAS,
-    Names,
-    Section,
-    Truth,
-    read_section,
-)
+from research.correction_curves import Picture, interval, keep, wrong_regions
+from research.simulated_clicks import SKIN_PAS, Section, Truth, read_section
 from tests.correct.engine.test_graph import made
 from tests.correct.engine.test_parts import blocks
 
-from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.models.predictor import Predictor
 from ntrm.models.registry import create
@@ -29,11 +20,6 @@ def test_intervals_are_over_sections_whatever_the_number_of_stains(random):
     assert alone[0] < values.mean() < alone[1]
 
 
-def test_a_phantom_section_in_two_stains_is_one():
-    names = ["report-BCC_1-0", "report-BCC_1-1", "report-BCC_2-0", "renders-BCC_11"]
-    assert [group_of(name) for name in names] == ["report-BCC_1", "report-BCC_1", "report-BCC_2", "renders-BCC_11"]
-
-
 def test_a_region_is_wrong_if_most_of_what_is_known_of_it_is(random):
     mask, truth = blocks(random), blocks(random)
     section = Section(made(mask), Truth.of_phantom(truth))
@@ -44,22 +30,6 @@ def test_a_region_is_wrong_if_most_of_what_is_known_of_it_is(random):
         own = regions == region
         assert pixels[region] == own.sum()
         assert wrong[region] == (2 * (own & known & (mask != truth)).sum() > (own & known).sum())
-
-
-def test_rows_are_written_without_the_zero_before_the_point():
-    assert row_of([0.25, -0.25, 1.0]) == ".250 | −.250 | 1.000"
-
-
-def schema_of(*names):
-    return LabelSchema(tuple(Tissue(index, name, "", (index, 0, 0)) for index, name in enumerate(names)))
-
-
-def test_a_set_is_told_in_the_words_that_the_model_has():
-    assert names_of("report", SKIN) == Names.same(SKIN)
-    assert names_of("skin-pas", SKIN) is SKIN_PAS
-    assert names_of("glas", SKIN) is GLANDS_AS_SKIN
-    assert names_of("gleason", SKIN) is CORES_AS_SKIN
-    assert names_of("gleason", schema_of("background", "benign gland", "malignant gland")) is CORES
 
 
 def test_what_is_kept_is_read_again_with_its_truth(tmp_path, random):

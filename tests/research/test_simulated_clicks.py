@@ -4,17 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from research.simulated_clicks import (
-    ARMS,
-    CORES,
-    Names,
-    Section,
-    Truth,
-    middle_of_largest,
-    names_after,
-    next_click,
-    simulate,
-)
+from research.simulated_clicks import ARMS, CORES, Section, Truth, middle_of_largest, names_after, next_click, simulate
 from research.skin_pas import LENIENT, TISSUES, confusion, tissue_ious
 from tests.correct.engine.test_spread import BCC, EPI, LOOKS, RET, K, chain, random_graph
 
@@ -72,12 +62,6 @@ def test_tissues_for_which_the_same_is_right_are_one():
     assert truth.name.tolist() == [0, 1, 2]
 
 
-def test_a_part_is_clicked_only_if_another_name_is_better(random):
-    own = section()
-    assert next_click(own, own.graph.tissue, [], "parts", random) == (1, RET)
-    assert next_click(own, own.graph.tissue, [1], "parts", random) is None  # half of the third is right as it is
-
-
 def test_the_best_names_of_parts_keep_a_name_that_no_other_beats():
     assert section().best().tolist() == [EPI, RET, BCC]
 
@@ -102,13 +86,6 @@ def test_the_graph_is_scored_by_its_edges():
     own = large_section([EPI, RET, BCC], [EPI, RET, RET])
     assert own.graph_f1(np.array([EPI, RET, RET])) == 1
     assert own.graph_f1(own.graph.tissue) == pytest.approx(2 / 3)  # one edge is right, one invented
-
-
-def test_classes_that_are_right_for_no_tissue_have_a_number_of_their_own():
-    truth = Truth.of_skin_pas(np.zeros((1, 1), dtype=np.uint8))
-    classes = np.array([SKIN.index(name) for name in ("RET", "FOL", "KER", "BKG", "BCC")])
-    assert truth.in_its_words(classes).tolist() == [0, 1, 2, 3, 4]
-    assert Names.same(SKIN).right[0] == ("EPI",)
 
 
 def test_the_clicked_part_alone_is_renamed():

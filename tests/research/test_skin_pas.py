@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from PIL import Image
-from research.real_skin import spread
 from research.skin_pas import LENIENT, STRICT, TISSUES, Laid, confusion, lay, score, tissue_ious
 
 from ntrm.core.labels import IGNORE, SKIN
@@ -67,8 +66,3 @@ def test_cancer_is_wrong_wherever_it_is_named():
     found = score(laid, predicted, np.ones((40, 40), np.float32))
     assert (found["iou"], found["epidermis_cancer"], found["tissue_cancer"]) == (0.0, 1.0, 1.0)
     assert found["named"] == ["BCC"]
-
-
-def test_scores_are_written_with_their_spread():
-    assert spread([0.5, 0.7]) == ".600 ± .141"
-    assert spread([0.25]) == ".250"

@@ -68,9 +68,7 @@ def test_the_networks_relations_are_optional_and_checked(results):
     "damage",
     [
         lambda it: it["attention"][1].pop(),
-        lambda it: it["edge_windows"].pop(),
         lambda it: it.pop("edge_windows"),
-        lambda it: it["edge_weight"][0].pop(),
         lambda it: it["strongest_windows"][0].update(source="nobody"),
         lambda it: it["strongest_windows"][0]["windows"][0].pop("top"),
     ],

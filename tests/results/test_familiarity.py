@@ -1,19 +1,7 @@
 import pytest
-from tests.segment.judged import KNOWN, SMALL, STRANGE, WHY
+from tests.segment.judged import KNOWN, SMALL, STRANGE
 
-from ntrm.results.familiarity import UNFAMILIAR, WITHOUT_REFERENCE, Familiarity, SlideFamiliarity
-
-
-def test_a_warning_has_the_p_value_and_every_reason():
-    assert STRANGE.warning == f"unlike what the model knows (p = 0.002): {WHY}; darker than any"
-    assert Familiarity(UNFAMILIAR, 0.00999, {}, ()).warning == "unlike what the model knows (p = 0.01)"
-    assert {each.warning for each in (KNOWN, SMALL, WITHOUT_REFERENCE)} == {""}
-
-
-def test_what_was_not_judged_has_a_note_and_nothing_else_has():
-    assert SMALL.note == f"familiarity: too small to judge: {SMALL.reasons[0]}"
-    assert WITHOUT_REFERENCE.note.startswith("familiarity: no reference: ")
-    assert (KNOWN.note, STRANGE.note) == ("", "")
+from ntrm.results.familiarity import SlideFamiliarity
 
 
 @pytest.mark.parametrize(

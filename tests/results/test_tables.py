@@ -54,13 +54,6 @@ def test_what_was_written_is_read(out):
         results.pieces.column("nonsense")
 
 
-def test_data_frames_where_pandas_is_there(out):
-    pandas = pytest.importorskip("pandas", reason="pandas is not part of the package")
-    frame = read_results(out).slides.frame()
-    assert isinstance(frame, pandas.DataFrame)
-    assert frame["area_BCC_mm2"].sum() == 0.25
-
-
 @given(st.text(st.sampled_from("=+-@'\t\r\n\",0_.e ") | st.characters(codec="utf-8"), min_size=1))
 def test_any_text_comes_back_and_no_cell_begins_another_row(tmp_path_factory, text):
     out = tmp_path_factory.mktemp("results")

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from tests.segment.judged import KNOWN, SMALL, STRANGE, WHY, judge_as
-from tests.segment.small import document, fingerprints, paint, rows_of, run, write_slide
+from tests.segment.small import document, paint, rows_of, run, write_slide
 
 from ntrm.results.documents import read_slide
 from ntrm.results.familiarity import WITHOUT_REFERENCE
@@ -166,13 +166,3 @@ def test_a_strict_run_refuses_an_unfamiliar_slide_and_leaves_nothing_of_it(tmp_p
     done = run(slide, tmp_path / "out", strict=True)
     assert done.exit_code == 0
     assert done.slides[0].row["warnings"].startswith("piece 2: unlike")
-
-
-def test_a_map_shows_where_windows_were_judged(tmp_path, slide, made, monkeypatch):
-    judge_as(monkeypatch, STRANGE, {1: KNOWN, 2: STRANGE}, windows=[(0, 0, 64, 64, 0.001), (48, 0, 64, 64, 0.5)])
-    run(slide, tmp_path / "out")
-    found = fingerprints(tmp_path / "out")
-    assert "a/familiarity.jpg" in found
-    # But for that, and the report that shows it, the same slide gives the same bytes.
-    same = {name: digest for name, digest in fingerprints(made.strange).items() if "report" not in name}
-    assert same.items() <= found.items()

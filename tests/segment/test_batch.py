@@ -1,7 +1,8 @@
 import gzip
 import json
+import os
 import shutil
-import subprocess
+import signal
 import sys
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import tifffile
 from PIL import Image
 from tests.evaluation.small import COLOURS, MPP, NAMES, ByColour
-from tests.helpers import Terminal
+from tests.helpers import Terminal, wait_for
 from tests.segment.small import BKG, document, fingerprints, paint, rows_of, run, write_slide
 
 import ntrm
@@ -57,18 +58,6 @@ def test_a_slide_becomes_files_and_tables(tmp_path, slide, mask, monkeypatch):
     assert summary["model"] == found.identity["model"]
     assert summary["program"]["version"] == ntrm.__version__
     assert summary["grid"]["mpp"] == pytest.approx([MPP, MPP], rel=1e-3)
-
-
-def test_pieces_are_measured_apart(tmp_path, random):
-    mask = paint(random, pieces=2)
-    run(write_slide(tmp_path / "two.tif", mask), tmp_path / "out")
-    pieces = rows_of(tmp_path / "out", "pieces")
-    assert [row["piece"] for row in pieces] == ["1", "2"]
-    halves = mask[:190], mask[190:]
-    for row, half in zip(pieces, halves, strict=True):
-        assert float(row["area_SCC_mm2"]) == pytest.approx((half == NAMES.index("SCC")).sum() * (MPP / 1000) ** 2)
-    touching = {(row["piece"], row["tissue_a"], row["tissue_b"]) for row in rows_of(tmp_path / "out", "interfaces")}
-    assert any({a, b} == {"RET", "SCC"} and piece == "2" for piece, a, b in touching)
 
 
 def test_what_fails_is_told_and_the_others_go_on(tmp_path, slide, random):
@@ -166,19 +155,25 @@ def test_um_per_pixel_are_never_guessed_and_given_for_some_take_nothing_from_sli
     assert [each.status for each in run(tmp_path / "list.csv", tmp_path / "out").slides] == ["kept", "kept"]
 
 
-def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide):
+HOLDING = """
+import sys, time
+from pathlib import Path
+from ntrm.results.slide_state import alone
+with alone(Path(sys.argv[1])):
+    Path(sys.argv[1], "held").touch()
+    time.sleep(600)
+"""
+
+
+def test_a_slide_in_other_hands_is_left_alone(tmp_path, slide, forks):
     run(slide, tmp_path / "first")
-    code = "import sys, time; from pathlib import Path; from ntrm.results.slide_state import alone\n"
-    code += "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "out" / "a")], stdout=subprocess.PIPE, text=True
-    ) as other:
-        try:
-            assert other.stdout.readline() == "held\n"
-            shutil.copy(tmp_path / "first" / "run.json", tmp_path / "out")
-            busy = run(slide, tmp_path / "out")
-        finally:
-            other.kill()
+    pid, held = forks.start(HOLDING, tmp_path / "out" / "a"), tmp_path / "out" / "a" / "held"
+    wait_for("the lock", held.exists)
+    held.unlink()
+    shutil.copy(tmp_path / "first" / "run.json", tmp_path / "out")
+    busy = run(slide, tmp_path / "out")
+    os.kill(pid, signal.SIGKILL)
+    assert forks.wait().status == -signal.SIGKILL
     assert [each.status for each in busy.slides] == ["busy"]
     assert busy.exit_code == 1
     assert run(slide, tmp_path / "out").slides[0].status == "done"

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +22,6 @@ from ntrm.segment import file_transfer
 from ntrm.slides.object_store import ObjectStore
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +185,6 @@ def test_the_tables_that_are_sent_last_tell_every_slide(bucket, slides, expected
 
 KILLED = """
 import os, signal, sys
-import torch; torch.set_num_threads(1)
 from tests.evaluation.small import ByColour
 from tests.segment.small import InProcess
 from ntrm.slides import isolated
@@ -205,25 +201,21 @@ def dying(function):
     return wrapped
 
 isolated.ReadingProcess = InProcess
-slides, out, cache, *moments = sys.argv[1:]
-for moment in moments:
-    child = os.fork()
-    if child == 0:
-        times = int(moment)
-        ObjectStore.fetch, ObjectStore.send = dying(ObjectStore.fetch), dying(ObjectStore.send)
-        segment_slides(slides, out=out, model=ByColour(), device="cpu", batch=2, cache=f"{cache}/{moment}")
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+slides, out, cache, moment = sys.argv[1:]
+times = int(moment)
+ObjectStore.fetch, ObjectStore.send = dying(ObjectStore.fetch), dying(ObjectStore.send)
+segment_slides(slides, out=out, model=ByColour(), device="cpu", batch=2, cache=cache)
 """
 
 
-def test_killed_at_any_transfer_another_machine_ends_with_the_same_bytes(bucket, slides, expected, tmp_path, random):
+def test_killed_at_any_transfer_another_machine_ends_with_the_same_bytes(
+    bucket, slides, expected, tmp_path, random, forks
+):
     out = f"s3://{bucket.name}/out"
     # A slide is one fetch and eleven sends; every attempt has a cache of its own, as another machine would.
     moments = sorted(int(moment) for moment in random.choice(np.arange(24), 4, replace=False))
-    command = [sys.executable, "-c", KILLED, slides, out, str(tmp_path / "caches"), *map(str, moments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[0] == str(-signal.SIGKILL), done.stderr
+    ended = [forks.run(KILLED, slides, out, tmp_path / "caches" / str(moment), moment) for moment in moments]
+    assert ended[0].status == -signal.SIGKILL, ended[0].errors
     finished = {key.split("/")[1] for key in bucket.keys("out") if key.endswith("done.json")}
     found = run(slides, out, cache=tmp_path / "last")
     assert {slide.slide_id for slide in found.slides if slide.status == "kept"} == finished

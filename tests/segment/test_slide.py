@@ -1,10 +1,9 @@
 """The files of a slide are written while the network works on the next: never of two, and with the same bytes."""
 
-import threading
-
 import numpy as np
 import pytest
 from tests.evaluation.small import ByColour
+from tests.helpers import wait_for
 from tests.segment.small import fail_at, fingerprints, paint, run, write_slide
 
 from ntrm.core.errors import DataError
@@ -17,8 +16,6 @@ from ntrm.segment.tabulating import tabulate
 from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers")
-
-LONG_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -38,60 +35,33 @@ def expected(slides, tmp_path_factory):
     return fingerprints(one_by_one.out)
 
 
-class Steps:
-    """Notes when a slide is opened and when its files are begun and ended; ``write_outputs`` may be held up."""
-
-    def __init__(self, monkeypatch, before=lambda slide_id: None):
-        self.seen = []
-        self.threads = set()
-        self.opened = threading.Condition()
-        inspect_slide, write_outputs = one_slide.inspect_slide, one_slide.write_outputs
-
-        def looking(*given):
-            self.note("opened")
-            return inspect_slide(*given)
-
-        def writing(found, *given):
-            self.threads.add(threading.current_thread().name.split("_")[0])
-            self.note(f"files of {found.files.slide_id}")
-            before(found.files.slide_id)
-            tables = write_outputs(found, *given)
-            self.note(f"end of {found.files.slide_id}")
-            return tables
-
-        monkeypatch.setattr(one_slide, "inspect_slide", looking)
-        monkeypatch.setattr(one_slide, "write_outputs", writing)
-
-    def note(self, what):
-        with self.opened:
-            self.seen.append(what)
-            self.opened.notify_all()
-
-    def wait_for_opened(self, count):
-        with self.opened:
-            assert self.opened.wait_for(lambda: self.seen.count("opened") >= count, LONG_S)
-
-
 def test_the_next_slide_is_opened_while_the_files_of_one_are_written(tmp_path, slides, expected, monkeypatch):
-    # None of these would end if files were written before the next slide is begun.
-    awaited = {"a": 2, "b": 3}
-    steps = Steps(monkeypatch, lambda slide_id: steps.wait_for_opened(awaited.get(slide_id, 0)))
-    found = run(slides, tmp_path / "out")
-    assert [(each.slide_id, each.status) for each in found.slides] == [(name, "done") for name in "abc"]
+    seen = []
+
+    def noting(what, real):
+        def noted(*given, **more):
+            seen.append(what)
+            if what == "files":  # after the last slide no other is opened
+                wait_for("the next slide", lambda: seen.count("open") > min(seen.count("files"), 2))
+            found = real(*given, **more)
+            seen.append(f"end of {what}")
+            return found
+
+        return noted
+
+    monkeypatch.setattr(one_slide, "inspect_slide", noting("open", one_slide.inspect_slide))
+    monkeypatch.setattr(one_slide, "write_outputs", noting("files", one_slide.write_outputs))
+    assert [each.status for each in run(slides, tmp_path / "out").slides] == ["done"] * 3
     assert fingerprints(tmp_path / "out") == expected
-    # The third is not begun before the first is done with.
-    third = [place for place, what in enumerate(steps.seen) if what == "opened"][2]
-    assert steps.seen.index("end of a") < third
-    assert steps.seen[-2:] == ["files of c", "end of c"]
-    assert steps.threads == {"ntrm-write"}
+    third = [place for place, what in enumerate(seen) if what == "open"][2]
+    assert seen.index("end of files") < third, "no third slide is held in memory"
 
 
 def test_an_error_of_either_thread_is_the_slides(tmp_path, slides, monkeypatch):
     def fails(*_, **__):
         raise DataError("no room")
 
-    common = ((slide_files, "write_mask_ome_tiff"), (slide_files, "write_geojson"))
-    for module, function in (*common, (one_slide, "write_slide_report"), (one_slide, "write_overlays")):
+    for module, function in ((slide_files, "write_geojson"), (one_slide, "write_overlays")):
         with monkeypatch.context() as patched:
             patched.setattr(module, function, fails)
             found = run(slides[:1], tmp_path / "out")

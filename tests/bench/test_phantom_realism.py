@@ -22,6 +22,7 @@ def test_tables_are_shares():
     assert not np.diag(matrix).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_phantom_resembles_the_real_masks(seed, version):
     """Forty sections in the real ratio of cancers, drawn anew each run, at a quarter of the resolution.

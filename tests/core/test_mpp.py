@@ -37,10 +37,6 @@ def test_anisotropic_pixels_keep_both_numbers():
     assert resolution.pixel_area_um2 == 1.0
 
 
-def test_whole_numbers_read_like_any_other():
-    assert repr(Resolution(1, 2)) == "Resolution(x=1.0, y=2.0)"
-
-
 @pytest.mark.parametrize("bad", ["", "x", "0x", "-2x", "2.5x", "10", "10X", "9999x", "١x"])
 def test_bad_level_names_are_refused(bad):
     with pytest.raises(UsageError):

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.core.working import die, refuse_three, tell_handler
 from tests.helpers import is_alive, wait_for
 from tests.service.small import settings_of
 
@@ -71,16 +72,11 @@ def test_sigterm_ends_the_work_like_an_interrupt():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def handler_inside(results):
-    with terminated_like_interrupted():
-        results.put(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
-
-
 def test_children_of_multiprocessing_leave_the_signal_alone():
     # Their parents end them with it, also where they hang.
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    process = context.Process(target=handler_inside, args=(results,))
+    process = context.Process(target=tell_handler, args=(results,))
     process.start()
     assert results.get(timeout=300)
     process.join()
@@ -112,17 +108,6 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
         parent.wait()
     workers = [worker.name for worker in folder.iterdir()]
     wait_for("their end", lambda: not any(map(is_alive, workers)))
-
-
-def refuse_three(number: int) -> int:
-    if number == 3:
-        raise DataError("three", got=number, hint="take four")
-    return number * number
-
-
-def die(number: int) -> int:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return number
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -9,7 +9,6 @@ from PIL import Image
 from scipy import ndimage
 
 from ntrm.annotations.importing import import_annotations
-from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.data.image_files import read_mask
@@ -149,11 +148,6 @@ def test_simplified_regions_keep_their_area_and_qupath_loses_none_to_its_precisi
         assert shown.equals_exact(shapely.set_precision(shown, 0.01), 1e-6, normalize=True)
     (alone,) = (polygon(f) for f in features(written)["features"] if f["properties"]["name"].startswith("EPI"))
     assert alone.equals(shapely.box(*np.round(np.array([1, 1, 2, 2]) * factor, 2)))
-
-
-def test_classes_that_the_schema_lacks_are_refused(tmp_path):
-    with pytest.raises(DataError, match="schema does not know"):
-        write(tmp_path / "r.geojson", np.full((2, 2), 40, np.uint8))
 
 
 def test_annotations_of_a_corrected_mask_say_what_a_person_named(tmp_path, mask):

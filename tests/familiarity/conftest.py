@@ -1,16 +1,12 @@
-import numpy as np
 import pytest
 from tests.familiarity import small
 
-from ntrm.data.split import open_splits
-from ntrm.familiarity.build import build_reference
 from ntrm.models.predictor import Predictor
 
 
 @pytest.fixture(scope="session")
-def skin(tmp_path_factory):
-    """A dataset with enough sections for a reference; no test changes it."""
-    return small.write_skin(tmp_path_factory.mktemp("skin") / "data", np.random.default_rng(1))
+def skin():
+    return small.skin()
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +15,8 @@ def predictor(by_colour):
 
 
 @pytest.fixture(scope="session")
-def reference(skin, predictor):
-    """Made from all of it."""
-    return build_reference(predictor, open_splits(skin))
+def reference():
+    return small.skin_reference()
 
 
 @pytest.fixture(autouse=True, scope="session")

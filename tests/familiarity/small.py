@@ -1,13 +1,22 @@
 """Sections of painted skin, each stained a little differently, and references made by hand."""
 
+import atexit
+import functools
 import math
+import shutil
+import tempfile
+from pathlib import Path
 
 import numpy as np
+import pytest
 from tests.evaluation.small import COLOURS, NAMES, ByColour, schema_of
 from tests.helpers import write_plain
 from tests.segment.small import BKG, paint
 
+from ntrm.data.split import open_splits
+from ntrm.familiarity.build import build_reference
 from ntrm.familiarity.reference import Reference, ReferenceNumbers
+from ntrm.models.predictor import Predictor
 from ntrm.models.registry import ARCHITECTURES, create
 
 MPP, WINDOW = 6.7, 64
@@ -33,6 +42,22 @@ def write_skin(root, random, splits=None):
             sections[name] = stained(mask, random), mask
             rows.append(f"{name},{name},{split},{MPP}")
     return write_plain(root, sections, rows, CLASSES)
+
+
+@functools.cache
+def skin():
+    """A dataset with enough sections for a reference, made once for each test process; no test changes it."""
+    folder = Path(tempfile.mkdtemp(prefix="ntrm-skin-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return write_skin(folder, np.random.default_rng(1))
+
+
+@functools.cache
+def skin_reference():
+    """Made from all of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        register(patch)
+        return build_reference(Predictor(make_network(), "cpu", batch=8), open_splits(skin()))
 
 
 def register(monkeypatch):

@@ -1,13 +1,9 @@
-import numpy as np
 import pytest
 from tests.familiarity import small
 from tests.segment.small import InProcess
 from tests.slides.conftest import bucket, endpoint
 
 from ntrm.core.io import sha256_of
-from ntrm.data.split import open_splits
-from ntrm.familiarity.build import build_reference
-from ntrm.models.predictor import Predictor
 from ntrm.slides import isolated
 
 __all__ = ["bucket", "endpoint"]
@@ -32,12 +28,9 @@ def by_colour():
 @pytest.fixture(scope="session")
 def painted_model(tmp_path_factory):
     """A model's folder with a reference of painted sections; no test changes it."""
-    folder = tmp_path_factory.mktemp("model")
+    folder, reference = tmp_path_factory.mktemp("model"), small.skin_reference()
     with pytest.MonkeyPatch.context() as patch:
         small.register(patch)
-        data = small.write_skin(folder / "data", np.random.default_rng(1))
-        network = small.make_network()
-        network.save_pretrained(folder / "model")
-        reference = build_reference(Predictor(network, "cpu", batch=8), open_splits(data))
-    reference.write(folder / "model", sha256_of(folder / "model" / "model.safetensors"))
-    return folder / "model"
+        small.make_network().save_pretrained(folder)
+    reference.write(folder, sha256_of(folder / "model.safetensors"))
+    return folder

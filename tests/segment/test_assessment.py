@@ -27,12 +27,12 @@ def slide(tmp_path_factory):
 def made(tmp_path_factory, slide, quick_readers):
     """Results of the slide when it is familiar, when it is not although its first piece is, and the other way round."""
     verdicts = {"known": (KNOWN, {}), "strange": (STRANGE, {1: KNOWN, 2: STRANGE}), "piece": (KNOWN, {2: STRANGE})}
-    folders = {name: tmp_path_factory.mktemp(name) for name in verdicts}
+    folders, told = {name: tmp_path_factory.mktemp(name) for name in verdicts}, {}
     for name, verdict in verdicts.items():
         with pytest.MonkeyPatch.context() as patch:
             judge_as(patch, *verdict)
-            run(slide, folders[name])
-    return SimpleNamespace(**folders)
+            (told[name],) = run(slide, folders[name]).as_dict()["slides"]
+    return SimpleNamespace(**folders, told=told)
 
 
 def documents(made, name):
@@ -74,11 +74,10 @@ def test_no_sentence_names_a_tumour_of_an_unfamiliar_slide(made):
     assert [piece["graph"] for piece in before] == [piece["graph"] for piece in after]
 
 
-def test_the_warning_comes_first_in_every_list(tmp_path, slide, made, monkeypatch):
+def test_the_warning_comes_first_in_every_list(made):
     assert document(made.strange / "a")["warnings"][0] == WARNING
     assert rows_of(made.strange)[0]["warnings"].startswith(WARNING)
-    judge_as(monkeypatch, STRANGE)
-    (told,) = run(slide, tmp_path / "again").as_dict()["slides"]
+    told = made.told["strange"]
     assert told["warnings"].startswith(WARNING)
     assert (told["cancers"], told["familiarity"], told["familiarity_p"]) == (None, "unfamiliar", 0.002)
 

@@ -5,7 +5,7 @@ import pytest
 import tifffile
 import torch
 from tests.evaluation.small import MPP, NAMES, ByColour, schema_of
-from tests.segment.small import BKG, document, fingerprints, paint, run, write_slide
+from tests.segment.small import BKG, document, paint, run, write_slide
 
 from ntrm.data.image_files import read_image
 from ntrm.models.predictor import Predictor
@@ -55,19 +55,6 @@ def test_maps_are_those_of_the_section_in_memory(tmp_path, slide, trm):
     np.testing.assert_allclose(stored, whole.probabilities * 255, atol=0.501)
 
 
-def test_nothing_more_is_written_than_was_asked_for(tmp_path, slide):
-    pytest.importorskip("zarr")
-    bare = fingerprints(outputs(slide, tmp_path / "bare", ByColour(), report=False))
-    more = fingerprints(outputs(slide, tmp_path / "more", ByColour(), maps=True, probabilities=True))
-    assert "report.html" not in bare
-    extra = {name.split("/")[0] for name in more.keys() - bare.keys()}
-    assert extra == {"confidence.ome.tif", "coarse.ome.tif", "probabilities.zarr", "report.html"}
-    # The options are named in every file, and nothing else differs.
-    assert {name for name in bare if bare[name] == more[name]} >= {"slide.jpg", "thumbnail.jpg"}
-    masks = [tifffile.imread(tmp_path / each / "a" / "mask.ome.tif", series=0) for each in ("bare", "more")]
-    np.testing.assert_array_equal(*masks)
-
-
 def test_the_networks_relations_are_means_over_the_windows_that_have_the_edge(tmp_path, slide, seed):
     torch.manual_seed(seed)
     network = create("ntrm-paper", schema_of(), width=0.125, dim=16, edge_weight=True).describe(window=64, mpp=MPP)
@@ -106,5 +93,6 @@ def test_a_network_without_relations_or_a_coarse_head_says_so(tmp_path, slide):
     assert document(folder, "graph.json")["network"] is None
     assert (folder / "confidence.ome.tif").exists()
     assert not (folder / "coarse.ome.tif").exists()
+    assert not (folder / "report.html").exists()
     # A report more or less is no other run.
     assert run(slide, tmp_path / "out", ByColour(coarse=False), batch=3, maps=True).slides[0].status == "kept"

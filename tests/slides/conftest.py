@@ -4,10 +4,7 @@ import os
 
 import pytest
 from tests.conftest import seed_of
-from tests.slides.pictures import MPP
 from tests.slides.server import Bucket, environment, served
-
-from ntrm.phantom.layout import lay_slide
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +26,3 @@ def bucket(endpoint, monkeypatch, request, tmp_path):
 @pytest.fixture(scope="session")
 def section_seed():
     return int(os.environ.get("NTRM_TEST_SEED") or seed_of("tests/slides"))
-
-
-@pytest.fixture(scope="session")
-def phantom_slide(section_seed):
-    return lay_slide(section_seed, MPP, "SCC", pieces=2)

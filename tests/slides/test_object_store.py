@@ -71,6 +71,7 @@ def test_without_credentials_nothing_is_tried(at, monkeypatch):
     assert "aws configure" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_back_is_found_again_and_one_that_does_not_is_told(monkeypatch):
     with served() as (server, endpoint):
         for name, value in environment(endpoint).items():

@@ -74,17 +74,13 @@ def test_quantiles_and_tails_of_each_size_are_those_of_its_units(random):
             assert tails[aspect, number] == pytest.approx(max(0.05, np.mean(highest)))
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_does_not(skin, predictor, reference, tmp_path):
-    splits = open_splits(skin)
-    made = {"first": reference, "same": build_reference(predictor, splits)}
-    made["other"] = build_reference(predictor, splits, seed=1)
+def test_the_same_seed_gives_the_same_bytes(skin, predictor, reference, tmp_path):
     files = {}
-    for name, each in made.items():
+    for name, each in {"first": reference, "same": build_reference(predictor, open_splits(skin))}.items():
         (tmp_path / name).mkdir()
         each.write(tmp_path / name, "a" * 64)
         files[name] = [(tmp_path / name / file).read_bytes() for file in ("reference.json", "reference.safetensors")]
     assert files["first"] == files["same"]
-    assert files["first"][1] != files["other"][1]
     assert read_reference(tmp_path / "first", "a" * 64, predictor.config.schema.names) is not None
 
 

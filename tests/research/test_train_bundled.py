@@ -1,11 +1,13 @@
 """The dataset of the bundled model has no section of the test part."""
 
+import pytest
 from research.train_bundled import together
 
 from ntrm.data.layouts import open_dataset
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 
 
+@pytest.mark.slow
 def test_two_phantoms_become_one_dataset_without_the_test_part(tmp_path):
     for name, options in (("first", PhantomOptions(3, 1)), ("second", PhantomOptions(1, 5, version="2"))):
         write_phantom(tmp_path / name, options)

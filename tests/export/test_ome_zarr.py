@@ -51,17 +51,6 @@ def test_the_metadata_is_valid_ngff_and_says_what_the_values_mean(written):
     assert attributes["ntrm"]["model"] == "m"
 
 
-def test_scales_are_in_micrometres_and_pixel_centres_stay_in_place(written):
-    attributes = zarr.open_group(written / "labels" / "tissue", mode="r").attrs.asdict()
-    (multiscale,) = attributes["ome"]["multiscales"]
-    assert [(axis["name"], axis["unit"]) for axis in multiscale["axes"]] == [("y", "micrometer"), ("x", "micrometer")]
-    for number, dataset in enumerate(multiscale["datasets"]):
-        scale, shift = (t[t["type"]] for t in dataset["coordinateTransformations"])
-        assert scale == pytest.approx([6.5 * 2**number, 6.7 * 2**number])
-        # The first coarse pixel's centre is the mean of the centres of the fine pixels it covers.
-        assert shift == pytest.approx([np.arange(2**number).mean() * 6.5, np.arange(2**number).mean() * 6.7])
-
-
 def test_the_same_mask_gives_the_same_bytes_over_an_older_one(written, block_mask, tmp_path):
     before = files(written)
     write_labels_zarr(written, np.zeros_like(block_mask), SKIN, MPP)

@@ -97,8 +97,10 @@ def test_a_failure_is_not_written_over_the_work_of_another_process(tmp_path):
 STOPPED = """
 import os, sys, time
 from tests.evaluation.small import ByColour
+from tests.segment.small import InProcess
 from ntrm.cli.main import app
 from ntrm.models.registry import ARCHITECTURES
+from ntrm.slides import isolated
 
 class Slow(ByColour):
     def segment(self, x, *, coarse, graph):
@@ -107,7 +109,7 @@ class Slow(ByColour):
             time.sleep(0.01)
         return super().segment(x, coarse=coarse, graph=graph)
 
-ARCHITECTURES["by-colour"] = Slow
+ARCHITECTURES["by-colour"], isolated.ReadingProcess = Slow, InProcess
 slides, model, out = sys.argv[1:]
 app(["segment", slides, "--model", model, "--out", out, "--device", "cpu", "--batch", "2"])
 """

@@ -67,10 +67,10 @@ function watchConnection(banner) {
 
 /** Of several files without µm per pixel only the first is asked about; the list has a button for each. */
 async function askForMpp(slide) {
-  uploads.arrived += 1;
+  uploads.onArrival();
   if (document.querySelector("dialog[open]")) return;
   await retrySlide({ ...slide, error: { code: "mpp_missing" } }).catch((error) => say(error.text ?? error.message));
-  uploads.arrived += 1;
+  uploads.onArrival();
 }
 
 uploads.onUnmeasured = askForMpp;

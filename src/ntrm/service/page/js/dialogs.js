@@ -149,7 +149,7 @@ export function askForSlides(serverPaths) {
       try {
         await api.addPath(place, size);
         close(event);
-        uploads.arrived += 1;
+        uploads.onArrival();
       } catch (error) {
         told.wrong = error.text ?? error.message;
       }

@@ -7,7 +7,7 @@ import { askForSlides, confirmLoss, retrySlide } from "./dialogs.js";
 import { notAssessed, unlikeWords } from "./familiarity.js";
 import { count } from "./format.js";
 import { bind, shortcuts } from "./keyboard.js";
-import { useEffectOn, usePolling } from "./poll.js";
+import { usePolling } from "./poll.js";
 import { correctedWords, failure, isMoving, Row } from "./row.js";
 import { change, observe, page, useObserved } from "./state.js";
 import { Button, Icon, Notice, say } from "./ui.js";
@@ -71,7 +71,6 @@ export function List() {
     }
     return uploads.isBusy || list.slides.some(isMoving);
   });
-  useEffectOn(() => uploads.arrived, polling.now);
 
   /** Does something with a slide; where it is refused, that is shown until the next time. */
   async function act(slide, done, call) {
@@ -92,6 +91,7 @@ export function List() {
 
   useEffect(() => {
     document.title = "NTRM";
+    uploads.onArrival = polling.now;
     return bind([
       ...shortcuts("List", [
         ["/", "Search", () => search.current.focus()],

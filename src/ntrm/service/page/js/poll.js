@@ -1,6 +1,6 @@
 // Asks the server again and again: quickly while something moves, gently otherwise, never while the page is hidden.
 
-import { effect, useEffect, useRef } from "../vendor/preact/preact.min.js";
+import { useEffect, useRef } from "../vendor/preact/preact.min.js";
 
 const QUICK = 1000;
 const SLOWEST = 20000;
@@ -66,16 +66,4 @@ export function usePolling(task) {
     return () => polling.current.stop();
   }, []);
   return { now: () => polling.current?.now(), stop: () => polling.current?.stop() };
-}
-
-/** Calls `act` while a panel is on the page, whenever `value()` is another one. */
-export function useEffectOn(value, act) {
-  useEffect(() => {
-    let known = value();
-    return effect(() => {
-      const now = value();
-      if (now !== known) act();
-      known = now;
-    });
-  }, []);
 }

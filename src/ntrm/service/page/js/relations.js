@@ -78,7 +78,6 @@ export function neighbours(graph, name) {
     .map((edge) => ({
       name: edge.a === name ? edge.b : edge.a,
       mm: edge.mm,
-      contacts: edge.contacts,
       share: edge.a === name ? edge.shareA : edge.shareB,
     }));
 }

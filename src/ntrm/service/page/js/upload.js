@@ -11,9 +11,9 @@ const MOVING = ["sending", "checking"];
 
 class Uploads {
   constructor() {
-    // `arrived` counts what has happened that the list of slides must ask about.
-    observe(this, { items: [], arrived: 0 });
-    this.onUnmeasured = () => {};
+    observe(this, { items: [] });
+    this.onArrival = () => {}; // there is something new for the list of slides
+    this.onUnmeasured = () => {}; // a slide waits for its µm per pixel
     this.next = 1;
   }
 
@@ -43,9 +43,8 @@ class Uploads {
   }
 
   pump() {
-    const room = AT_ONCE - this.items.filter((item) => MOVING.includes(item.state)).length;
-    const waiting = this.items.filter((item) => item.state === "waiting");
-    for (const item of waiting.slice(0, Math.max(0, room))) this.send(item);
+    const isFull = () => this.items.filter((item) => MOVING.includes(item.state)).length >= AT_ONCE;
+    for (const item of this.items) if (item.state === "waiting" && !isFull()) this.send(item);
   }
 
   send(item) {
@@ -74,7 +73,7 @@ class Uploads {
     item.request = null;
     if (request.status >= 200 && request.status < 300) {
       this.drop(item);
-      this.arrived += 1;
+      this.onArrival();
       return;
     }
     const error = await refusal(request.status, async () => JSON.parse(request.responseText));

@@ -107,8 +107,7 @@ class View {
     const { compare, version, layer } = this;
     const { layers, words } = PAIRS[version];
     const [alone, ...both] = [layer, ...layers].map((each) => paintOf(this, each));
-    const plan = { alone, both, isCorrected: layer === "corrected" };
-    this.plan = plan;
+    this.plan = { alone, both, isCorrected: layer === "corrected" };
     untracked(() => this.carryOut(compare, words));
   }
 

@@ -49,7 +49,7 @@ def test_the_list_is_sorted_as_asked(open_page, service):
         created = datetime.fromtimestamp(1.8e9 - age, UTC).isoformat()
         slides.append({**first, "id": f"{number:032x}", "created": created, **fields})
     watched = open_page("/healthz")
-    watched.expected.append("thumbnail")  # there are none of these slides
+    watched.expected += ["thumbnail", "favicon"]  # there are none of these slides, and none of a document
     page, answer = watched.page, {**document, "slides": slides}
     page.route("**/v1/slides", lambda route: route.fulfill(json=answer))
     page.goto(service.address)
@@ -137,6 +137,7 @@ def test_small_sums_of_the_page(open_page, random):
 
 def test_what_the_server_says_about_itself_is_shown(open_page, service):
     watched = open_page("/healthz")
+    watched.expected.append("favicon")  # a document has none
     page = watched.page
     about, asked = service.json("/v1/about"), []
     refusal = {"what": "the model cannot be loaded", "got": "nothing", "expected": None, "hint": "name another"}

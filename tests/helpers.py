@@ -50,9 +50,9 @@ from ntrm.training.log import Recorder
 record = Recorder.record
 
 
-def record_and_wait(recorder, *arguments):
-    record(recorder, *arguments)
-    if len(recorder.rows) == {rounds}:
+def record_and_wait(*arguments, **named):
+    record(*arguments, **named)
+    if len(arguments[0].rows) == {rounds}:
         time.sleep({PATIENCE})
 
 

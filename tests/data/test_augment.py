@@ -48,26 +48,6 @@ def test_one_seed_gives_one_result_and_leaves_the_input_alone(dtype, seed):
     assert (first[0].dtype, first[1].dtype) == (dtype, masks.dtype)
 
 
-@given(SEEDS, st.integers(1, 4))
-@settings(max_examples=15)
-def test_processes_augment_their_share_as_one_process_does_all(seed, world):
-    images, masks = random_batch(seeded(seed), count=2 * world)
-    images = images / 255
-    before_jpeg, jpeg = Augment(flip=0.5, turn=0.75, rotate=0.7, stain=0.7, light=0.7, blur=0.7), Augment(jpeg=0.7)
-    for augment in (before_jpeg, jpeg):
-        whole = augment(images, masks, seeded(seed))
-        for rank in range(world):
-            own = slice(rank, None, world)
-            part = augment(images[own], masks[own], seeded(seed), rank=rank, world=world)
-            assert torch.equal(part[1], whole[1][own])
-            difference = (part[0] - whole[0][own]).abs()
-            # JPEG rounds: what differs in the last bit may land on the next step, in a few blocks at most.
-            assert difference.mean() < 0.002
-            assert difference.max() < 1e-5 or augment is jpeg
-
-
-# --- other windows in place of glass ---
-
 GLASS = SKIN.index("BKG")
 
 
@@ -90,11 +70,12 @@ def test_where_there_is_glass_the_other_window_shows_with_its_classes(generator)
     assert torch.equal(classes, expected_classes)
 
 
-@given(SEEDS, st.integers(1, 4), st.sets(st.integers(0, 7)))
-@settings(max_examples=15)
-def test_processes_fill_their_share_as_one_process_does_all(seed, world, places):
+@given(SEEDS, st.integers(1, 4), st.sets(st.integers(0, 7)), st.booleans())
+@settings(max_examples=20)
+def test_processes_fill_and_augment_their_share_as_one_process_does_all(seed, world, places, jpeg):
     images, masks = random_batch(seeded(seed), count=2 * world)
-    places, augment = sorted(place for place in places if place < 2 * world), replace(EVERYTHING, jpeg=0)
+    places = sorted(place for place in places if place < 2 * world)
+    augment = Augment(jpeg=0.7) if jpeg else replace(EVERYTHING, jpeg=0)
     filling = filling_of(seeded(seed + 1), places)
     filling, images = filling._replace(images=filling.images / 255), images / 255
     whole = augment(images, masks, seeded(seed), filling=filling)
@@ -105,7 +86,10 @@ def test_processes_fill_their_share_as_one_process_does_all(seed, world, places)
         here = slice(rank, None, world)
         part = augment(images[here], masks[here], seeded(seed), rank=rank, world=world, filling=given_here)
         assert torch.equal(part[1], whole[1][here])
-        assert (part[0] - whole[0][here]).abs().max() < 1e-5
+        difference = (part[0] - whole[0][here]).abs()
+        # JPEG rounds: what differs in the last bit may land on the next step, in a few blocks at most.
+        assert difference.mean() < 0.002
+        assert difference.max() < 1e-5 or jpeg
 
 
 @given(SEEDS)

@@ -60,12 +60,8 @@ def written(folder, data, name="file.dat"):
     return path
 
 
-def code_of(error):
-    return error.value.fault.code
-
-
 @pytest.mark.parametrize("kind", LOSSLESS)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(seed=SEEDS, height=st.integers(1, 40), width=st.integers(1, 40))
 def test_what_is_written_is_read(folder, kind, seed, height, width):
     pixels = image(height, width, seed)
@@ -84,38 +80,33 @@ def test_lossy_files_read_as_pillow_reads_them(folder, kind):
 
 
 @pytest.mark.parametrize("kind", ALL)
+@settings(max_examples=12)
 @given(seed=SEEDS, data=st.data())
 def test_a_file_cut_anywhere_is_refused(folder, kind, seed, data):
     whole = ALL[kind](image(33, 37, seed))
     keep = data.draw(st.one_of(st.integers(0, len(whole) - 1), st.integers(max(0, len(whole) - 64), len(whole) - 1)))
     with pytest.raises(FaultError) as error:
         read_image(written(folder, whole[:keep]))
-    assert code_of(error) in {"truncated", "unreadable"}, (keep, len(whole))
-
-
-@given(seed=SEEDS, data=st.data())
-def test_a_png_with_one_wrong_byte_is_refused(folder, seed, data):
-    spoilt = bytearray(pillow(image(20, 21, seed), "PNG"))
-    place = data.draw(st.integers(0, len(spoilt) - 1))
-    spoilt[place] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(FaultError):
-        read_image(written(folder, bytes(spoilt)))
+    assert error.value.fault.code in {"truncated", "unreadable"}, (keep, len(whole))
 
 
 @pytest.mark.parametrize("kind", ALL)
+@settings(max_examples=12)
 @given(seed=SEEDS)
 def test_damage_raises_nothing_but_our_error(folder, kind, seed):
     rng = np.random.default_rng(seed)
-    spoilt = bytearray(ALL[kind](image(33, 37, seed)))
+    whole = ALL[kind](image(33, 37, seed))
+    spoilt = bytearray(whole)
     for _ in range(rng.integers(1, 6)):
         # Half of the damage goes into the first bytes, where the structure is.
-        spoilt[rng.integers(len(spoilt) if rng.random() < 0.5 else min(400, len(spoilt)))] = rng.integers(256)
+        spoilt[rng.integers(len(spoilt) if rng.random() < 0.5 else min(400, len(spoilt)))] ^= rng.integers(256)
     path = written(folder, bytes(spoilt))
     try:
         pixels = read_image(path, max_pixels=1_000_000)
     except DataError:
         return
     assert pixels.shape == (*image_size(path), 3)
+    assert kind != "png" or bytes(spoilt) == whole  # its checksums tell every wrong byte
 
 
 def test_a_strip_that_was_never_written_is_refused(folder):
@@ -126,41 +117,58 @@ def test_a_strip_that_was_never_written_is_refused(folder):
         data[counts.valueoffset + 3 * size : counts.valueoffset + 4 * size] = bytes(size)
     with pytest.raises(FaultError) as error:
         read_image(written(folder, bytes(data)))
-    assert code_of(error) == "truncated"
+    assert error.value.fault.code == "truncated"
     assert "3 of 4 strips" in str(error.value)
 
 
-WRONG_PIXELS = {
+FOUR = np.dstack([image(), image()[..., 0]])
+NO_IMAGES = {
     "8-bit grey": pillow(image()[..., 0], "PNG"),
     "16-bit grey": pillow(image()[..., 0].astype(np.uint16), "PNG"),
     "16-bit RGB": png(4, 3, bits=16, body=bytes(3 * (1 + 4 * 6))),
     "8-bit grey with alpha": pillow(image()[..., :2], "PNG"),
     "1-bit grey": pillow(image()[..., 0] > 9, "PNG"),
     "palette": png(4, 3, colour=3, body=bytes(3 * 5)),
-    "CMYK": tiff(np.dstack([image(), image()[..., 0]]), photometric="separated"),
+    "CMYK": tiff(FOUR, photometric="separated"),
     "8-bit CMYK": pillow(Image.fromarray(image()).convert("CMYK"), "JPEG"),
     "float RGB": tiff(image().astype(np.float32)),
     "32-bit float grey": tiff(image()[..., 0].astype(np.float32), photometric="minisblack"),
     "16-bit RGB ": tiff(image().astype(np.uint16)),
-    "and alpha": tiff(np.dstack([image(), image()[..., 0]]), extrasamples=["unassalpha"]),
+    "and alpha": tiff(FOUR, extrasamples=["unassalpha"]),
 }
+NO_MASKS = {
+    "JPEG": pillow(mask(), "JPEG"),
+    "16-bit grey": pillow(mask().astype(np.uint16), "PNG"),
+    "2-bit grey": png(4, 3, bits=2, colour=0, body=bytes(6)),
+    "1-bit grey": pillow(mask(classes=2) > 0, "PNG"),
+    "alpha": pillow(np.dstack([SKIN.colourise(mask()), mask()]), "PNG"),
+    "inverted grey": tiff(mask(), photometric="miniswhite"),
+    "float": tiff(mask().astype(np.float32), photometric="minisblack"),
+}
+STRAY, OUTSIDE = SKIN.colourise(mask(40, 50, classes=12)), mask()
+STRAY.reshape(-1, 3)[:21], OUTSIDE[0, :2] = (10, 200, 30), 12
+BOMB = png(60_000, 60_000, body=bytes(10_000))
 
 
-@pytest.mark.parametrize("said", WRONG_PIXELS)
-def test_only_8_bit_rgb_is_an_image(folder, said):
+def read_skin(path):
+    return read_mask(path, SKIN)
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "code", "said"),
+    [
+        *((read_image, data, "not-rgb8", said.strip()) for said, data in NO_IMAGES.items()),
+        *((read_skin, data, "mask-format", said) for said, data in NO_MASKS.items()),
+        *((read, BOMB, "too-large", "60000 × 60000") for read in (read_image, read_skin)),
+        (read_skin, pillow(OUTSIDE, "PNG"), "index-range", "12 in 2 pixels"),
+        (read_skin, pillow(STRAY, "PNG"), "stray-colours", "(10, 200, 30) × 21"),
+    ],
+)
+def test_what_is_no_image_or_no_mask_is_refused_in_words(folder, read, data, code, said):
     with pytest.raises(FaultError) as error:
-        read_image(written(folder, WRONG_PIXELS[said]))
-    assert code_of(error) == "not-rgb8"
-    assert said.strip() in str(error.value)
-
-
-def test_a_decompression_bomb_is_refused_by_its_header(folder):
-    path = written(folder, png(60_000, 60_000, body=bytes(10_000)))
-    assert image_size(path) == (60_000, 60_000)
-    for read in (read_image, lambda path: read_mask(path, SKIN)):
-        with pytest.raises(FaultError, match="60000 × 60000") as error:
-            read(path)
-        assert code_of(error) == "too-large"
+        read(written(folder, data))
+    assert error.value.fault.code == code
+    assert said in str(error.value)
 
 
 @given(seed=SEEDS, rgb=st.booleans(), kind=st.sampled_from(["PNG", "TIFF"]))
@@ -171,14 +179,6 @@ def test_masks_keep_their_classes(folder, seed, rgb, kind):
     decoded = read_mask(path, SKIN)
     np.testing.assert_array_equal(decoded.mask, indices)
     assert decoded.strays == 0
-
-
-def test_an_index_without_a_class_is_refused(folder):
-    indices = mask()
-    indices[0, :2] = 12
-    with pytest.raises(FaultError, match="12 in 2 pixels") as error:
-        read_mask(written(folder, pillow(indices, "PNG")), SKIN)
-    assert code_of(error) == "index-range"
 
 
 @pytest.mark.parametrize("scale", [257, 256, 1])
@@ -195,40 +195,14 @@ def test_the_palette_of_a_tiff_counts_as_well(folder, scale, swapped):
         return
     with pytest.raises(FaultError, match=r"index 0 \(EPI\) has the colour of GLD") as error:
         read_mask(folder / "mask.tif", SKIN)
-    assert code_of(error) == "palette-order"
+    assert error.value.fault.code == "palette-order"
 
 
-@pytest.mark.parametrize(("strays", "allowed"), [(0, True), (20, True), (21, False)])
-def test_stray_colours_up_to_one_per_cent(folder, strays, allowed):
-    colours = SKIN.colourise(mask(40, 50, classes=12))
-    colours.reshape(-1, 3)[:strays] = (10, 200, 30)
-    path = written(folder, pillow(colours, "PNG"))
-    if allowed:
-        decoded = read_mask(path, SKIN)
-        assert (decoded.strays, decoded.ignored) == (strays, strays)
-    else:
-        with pytest.raises(FaultError, match=r"\(10, 200, 30\) × 21") as error:
-            read_mask(path, SKIN)
-        assert code_of(error) == "stray-colours"
-
-
-WRONG_MASKS = {
-    "JPEG": pillow(mask(), "JPEG"),
-    "16-bit grey": pillow(mask().astype(np.uint16), "PNG"),
-    "2-bit grey": png(4, 3, bits=2, colour=0, body=bytes(6)),
-    "1-bit grey": pillow(mask(classes=2) > 0, "PNG"),
-    "alpha": pillow(np.dstack([SKIN.colourise(mask()), mask()]), "PNG"),
-    "inverted grey": tiff(mask(), photometric="miniswhite"),
-    "float": tiff(mask().astype(np.float32), photometric="minisblack"),
-}
-
-
-@pytest.mark.parametrize("said", WRONG_MASKS)
-def test_only_rgb_and_8_bit_indices_are_masks(folder, said):
-    with pytest.raises(FaultError) as error:
-        read_mask(written(folder, WRONG_MASKS[said]), SKIN)
-    assert code_of(error) == "mask-format"
-    assert said in str(error.value)
+def test_stray_colours_up_to_one_per_cent_are_ignored(folder):
+    colours = STRAY.copy()
+    colours[0, 20] = SKIN.colourise(mask(40, 50, classes=12))[0, 20]
+    decoded = read_skin(written(folder, pillow(colours, "PNG")))
+    assert (decoded.strays, decoded.ignored) == (20, 20)
 
 
 def pages(folder, *arrays, **options):
@@ -245,15 +219,15 @@ def test_a_stack_is_neither_an_image_nor_a_mask(folder, options):
     for arrays, read in (
         ([colours] * 3, read_image),
         ([colours, colours[::2, ::2], colours, colours], read_image),
-        ([indices] * 3, lambda path: read_mask(path, SKIN)),
+        ([indices] * 3, read_skin),
         # Beside an image a page of another kind may lie; which of two says what a mask is?
-        ([indices, colours, colours], lambda path: read_mask(path, SKIN)),
-        ([colours, indices, indices], lambda path: read_mask(path, SKIN)),
+        ([indices, colours, colours], read_skin),
+        ([colours, indices, indices], read_skin),
     ):
         path = pages(folder, *arrays, **options)
         with pytest.raises(FaultError, match="a stack of several images") as error:
             read(path)
-        assert code_of(error) == "several-pages"
+        assert error.value.fault.code == "several-pages"
         assert error.value.got == "3 pages of 50 × 40 pixels"
 
 

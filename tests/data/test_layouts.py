@@ -63,14 +63,11 @@ def test_masks_alone(tmp_path, folder):
     assert [case.group for case in dataset] == ["BCC_11-12", "BCC_11-12", "IEC_2-3"]
     assert {case.image for case in dataset} == {None}
     assert {case.resolution for case in dataset} == {Resolution(6.7, 6.7) if "10x" in folder else None}
-
-
-def test_indexed_masks_alone_need_their_classes(tmp_path):
-    save(tmp_path / "a.png", mask())
+    save(tmp_path / "indexed" / "a.png", mask())
     with pytest.raises(DataError, match=re.escape("classes.csv")):
-        open_dataset(tmp_path)
-    (tmp_path / "classes.csv").write_text(CLASSES)
-    assert len(open_dataset(tmp_path).schema) == 3
+        open_dataset(tmp_path / "indexed")
+    (tmp_path / "indexed" / "classes.csv").write_text(CLASSES)
+    assert len(open_dataset(tmp_path / "indexed").schema) == 3
 
 
 def test_what_is_no_dataset_gets_the_layouts_shown(tmp_path):
@@ -79,9 +76,6 @@ def test_what_is_no_dataset_gets_the_layouts_shown(tmp_path):
         open_dataset(tmp_path)
     with pytest.raises(UsageError, match="no such dataset folder"):
         open_dataset(tmp_path / "nowhere")
-
-
-def test_a_patient_in_two_splits_is_refused(tmp_path):
     sound_plain(tmp_path)
     (tmp_path / "cases.csv").write_text("name,group,split,mpp\na,p,train,0.5\nb,p,test,0.5\n")
     with pytest.raises(RefusedError, match="p: a in train, b in test"):

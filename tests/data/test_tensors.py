@@ -1,41 +1,28 @@
 import numpy as np
 import pytest
-import tifffile
 import torch
 from PIL import Image
+from tests.data.random_sections import write_random
 from torch.utils.data import DataLoader, default_collate
 
 from ntrm.core.errors import RefusedError
 from ntrm.core.labels import CANCERS, IGNORE, SKIN, LabelSchema, Tissue
 from ntrm.data.cache import SectionCache
-from ntrm.data.dataset import Case, Dataset
+from ntrm.data.dataset import Dataset
 from ntrm.data.tensors import TileDataset
 
 SIZE = 32
 BACKGROUND = SKIN.index("BKG")
 
 
-def write_dataset(folder, random, *shapes):
-    """Random sections of the given shapes in the queensland layout, with their pixels and labels by name."""
-    cases, pixels = [], {}
-    for number, shape in enumerate(shapes, start=1):
-        name = f"BCC_{number}"
-        case = Case(name, folder / f"10x/Images/{name}.tif", folder / f"10x/Masks/{name}.png", group=name, level="10x")
-        for path in (case.image, case.mask):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        image = random.integers(0, 256, (*shape, 3), dtype=np.uint8)
-        mask = random.integers(0, len(SKIN), shape, dtype=np.uint8)
-        mask[:, SIZE:] = BACKGROUND
-        tifffile.imwrite(case.image, image, photometric="rgb")
-        Image.fromarray(SKIN.colourise(mask)).save(case.mask)
-        cases.append(case)
-        pixels[name] = image, mask
-    return Dataset(folder, "queensland", SKIN, tuple(cases)), pixels
-
-
 @pytest.fixture
 def dataset_and_pixels(tmp_path, random):
-    return write_dataset(tmp_path / "data", random, (70, 90), (20, 40))
+    """Two sections, the first with background on the right."""
+    cases, images, masks = zip(*write_random(tmp_path / "data", random, (70, 90), (20, 40)), strict=True)
+    masks[0][:, SIZE:] = BACKGROUND
+    Image.fromarray(SKIN.colourise(masks[0])).save(cases[0].mask)
+    pixels = {case.name: (image, mask) for case, image, mask in zip(cases, images, masks, strict=True)}
+    return Dataset(tmp_path / "data", "queensland", SKIN, cases), pixels
 
 
 @pytest.fixture
@@ -72,7 +59,7 @@ def test_windows_of_background_alone_can_be_dropped(dataset_and_pixels, cache):
     assert 0 < len(tiles) < len(everything)
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_worker_processes_see_the_same_tiles(tiles, start):
     expected = default_collate(list(tiles))
     loader = DataLoader(tiles, batch_size=4, num_workers=1, multiprocessing_context=start)

@@ -8,24 +8,6 @@ from hypothesis import strategies as st
 from ntrm.core.labels import IGNORE
 from ntrm.data.tiles import GLASS, Window, cut, foreground_windows, grid_positions, tile_windows
 
-LENGTHS = st.integers(1, 2000)
-SIZES = st.integers(1, 300)
-
-
-@st.composite
-def sizes_with_overlap(draw):
-    size = draw(SIZES)
-    return size, draw(st.integers(0, size - 1))
-
-
-@given(LENGTHS, sizes_with_overlap())
-def test_positions_cover_the_axis_and_stay_inside(length, size_and_overlap):
-    size, overlap = size_and_overlap
-    positions = grid_positions(length, size, overlap)
-    assert positions[0] == 0
-    assert positions[-1] == max(0, length - size)
-    assert all(0 < b - a <= size - overlap for a, b in pairwise(positions)), "a gap, or too little overlap"
-
 
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 40), st.data())
 def test_windows_cover_every_pixel_and_leave_the_section_nowhere(height, width, size, data):
@@ -38,6 +20,9 @@ def test_windows_cover_every_pixel_and_leave_the_section_nowhere(height, width, 
         assert window.tile_shape == (size, size)
         covered[rows, columns] += 1
     assert covered.all()
+    positions = grid_positions(height, size, overlap)
+    assert (positions[0], positions[-1]) == (0, max(0, height - size))
+    assert all(0 < b - a <= size - overlap for a, b in pairwise(positions)), "a gap, or too little overlap"
 
 
 def test_a_small_section_is_padded_below_and_to_the_right():

@@ -25,23 +25,15 @@ SHAPES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def set_up(monkeypatch):
-    gaussians.register(monkeypatch)
-
-
 @pytest.fixture
-def data(tmp_path):
+def data(tmp_path, random, monkeypatch):
+    gaussians.register(monkeypatch)
+    write_sections(tmp_path / "data", random, SHAPES)
     return tmp_path / "data"
 
 
 @pytest.fixture
-def truth(data, random):
-    return write_sections(data, random, SHAPES)
-
-
-@pytest.fixture
-def save(tmp_path, data, truth):
+def save(tmp_path, data):
     """Save a network whose logits are sharper than they should be by a factor."""
 
     def one(sharpness, name="run/model"):
@@ -78,7 +70,7 @@ def test_findings_and_pictures_lie_beside_the_model(save, data, tmp_path):
     assert [path.name for path in again.out.iterdir()] == ["calibration.json"]
 
 
-def test_the_sample_is_of_known_pixels_with_their_probabilities(save, data, truth):
+def test_the_sample_is_of_known_pixels_with_their_probabilities(save, data):
     network = load(save(1.0))
     predictor = Predictor(network, "cpu", batch=2)
     part = open_splits(data)["val"]
@@ -106,31 +98,14 @@ def test_models_that_are_not_ones_own_are_refused(data, model, monkeypatch, tmp_
         run(model, data)
 
 
-# --- the reference ---
-
-
-@pytest.fixture
-def skin(tmp_path, random, monkeypatch):
-    """A dataset with just enough sections for a reference, of which few parts are looked at."""
-    monkeypatch.setattr(build, "PARTS", 2)
+def test_a_reference_is_left_with_the_model(tmp_path, random, monkeypatch):
+    monkeypatch.setattr(build, "PARTS", 2)  # of the dataset, which has just enough sections, few parts are looked at
     painted.register(monkeypatch)
-    splits = {"train": build.LEAST_SECTIONS, "val": build.LEAST_SECTIONS}
-    return painted.write_skin(tmp_path / "skin", random, splits)
-
-
-@pytest.fixture
-def by_colour(skin, tmp_path):
-    painted.make_network().save_pretrained(tmp_path / "painted" / "model")
-    return tmp_path / "painted" / "model"
-
-
-def test_a_reference_is_left_with_the_model_and_is_the_same_every_time(by_colour, skin):
-    assert open_subject(by_colour).reference is None
-    found = run(by_colour, skin)
+    splits, model = {"train": build.LEAST_SECTIONS, "val": build.LEAST_SECTIONS}, tmp_path / "painted" / "model"
+    skin = painted.write_skin(tmp_path / "skin", random, splits)
+    painted.make_network().save_pretrained(model)
+    assert open_subject(model).reference is None
+    found = run(model, skin)
     assert (found.reference["training"], found.no_reference) == ({"sections": 8, "patients": 8}, "")
     assert json.loads((found.out / "calibration.json").read_text())["reference"] == found.reference
-    files = [(by_colour / name).read_bytes() for name in ("reference.json", "reference.safetensors")]
-    subject = open_subject(by_colour)
-    assert subject.reference.about == found.reference
-    run(by_colour, skin)
-    assert [(by_colour / name).read_bytes() for name in ("reference.json", "reference.safetensors")] == files
+    assert open_subject(model).reference.about == found.reference

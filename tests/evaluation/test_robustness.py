@@ -4,9 +4,8 @@ from scipy import ndimage
 
 from ntrm.evaluation import robustness
 from ntrm.evaluation.robustness import DEGRADATIONS, robustness_rows
+from ntrm.metrics.overlap import pooled
 from ntrm.models.config import schema_for
-
-BY_NAME = {each.name: each for each in DEGRADATIONS}
 
 
 def tissue(random, height, width):
@@ -34,11 +33,9 @@ def test_rows_pool_the_sections(random):
     schema = schema_for(3)
     sections = [[random.integers(1, 50, (3, 3)) for _ in range(len(DEGRADATIONS) + 1)] for _ in range(4)]
     rows = robustness_rows(sections, schema)
-    assert [row.name for row in rows] == ["as it is", *BY_NAME]
+    assert [row.name for row in rows] == ["as it is", *(each.name for each in DEGRADATIONS)]
     for index, row in enumerate(rows):
-        counts = sum(section[index] for section in sections).astype(float)
-        hits, true, called = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
-        assert row.pixel_accuracy == pytest.approx(hits.sum() / counts.sum())
-        assert row.iou == pytest.approx((hits / (true + called - hits)).mean())
-        assert row.dice == pytest.approx((2 * hits / (true + called)).mean())
+        expected = pooled([section[index] for section in sections], schema)
+        assert row.pixel_accuracy == pytest.approx(expected.pixel_accuracy)
+        assert (row.iou, row.dice) == pytest.approx((expected.macro["iou"], expected.macro["dice"]))
         assert row.iou_change == pytest.approx(row.iou - rows[0].iou)

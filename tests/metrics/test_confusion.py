@@ -39,16 +39,6 @@ def test_counts_as_a_loop_does(seed, classes, dtype):
     assert np.array_equal(scatter_pairs(*vectors, classes).numpy(), expected)
 
 
-def test_is_torchmetrics_matrix(random):
-    from torchmetrics.functional.classification import multiclass_confusion_matrix
-
-    truth, prediction = draw(random, 12, size=(3, 64, 64))
-    expected = multiclass_confusion_matrix(
-        torch.from_numpy(prediction).long(), torch.from_numpy(truth).long(), num_classes=12, ignore_index=255
-    )
-    assert np.array_equal(confusion(truth, prediction, 12), expected.numpy())
-
-
 @pytest.mark.parametrize(("truth", "prediction"), [([3], [0]), ([-1], [0]), ([0], [3]), ([0], [-1]), ([0], [255])])
 def test_values_that_are_no_class_are_refused(truth, prediction):
     with pytest.raises(DataError, match="no class"):

@@ -85,14 +85,6 @@ def test_agrees_with_torchmetrics_where_every_class_occurs(random):
     )
 
 
-def test_pooled_is_one_large_section(random):
-    truth, prediction = random.integers(4, size=(2, 3, 200))
-    tables = [confusion(t, p, 4) for t, p in zip(truth, prediction, strict=True)]
-    found, expected = pooled(tables, schema_of(4)), overlap(confusion(truth, prediction, 4), schema_of(4))
-    assert found.sections == 3
-    assert found.as_dict() == {**expected.as_dict(), "sections": 3}
-
-
 def test_per_section_is_the_mean_of_defined_scores(random):
     pairs = [draw(random, 5, 30) for _ in range(6)]
     schema = schema_of(5)
@@ -109,14 +101,16 @@ def test_per_section_is_the_mean_of_defined_scores(random):
             assert found["classes"][name][measure] == pytest.approx(expected)
 
 
-def test_sections_without_a_known_pixel_change_nothing(random):
-    table, nothing = confusion(*draw(random, 3, 40), 3), np.zeros((3, 3), dtype=np.int64)
+def test_sections_without_a_known_pixel_change_nothing_and_alone_are_undefined(random):
+    table, other = (confusion(*draw(random, 3, 40), 3) for _ in range(2))
+    nothing = np.zeros((3, 3), dtype=np.int64)
+    assert pooled([table, other], schema_of(3)).as_dict() == {
+        **overlap(table + other, schema_of(3)).as_dict(),
+        "sections": 2,
+    }
     for average in (pooled, per_section):
         alone, beside = (average(tables, schema_of(3)).as_dict() for tables in ([table], [nothing, table]))
         assert beside == {**alone, "sections": 2}
-
-
-def test_nothing_known_is_undefined_and_still_json():
     found = per_section([np.zeros((12, 12), dtype=np.int64)], SKIN).as_dict()
     assert found["pixel_accuracy"] is None
     assert set(found["macro"].values()) == {None}

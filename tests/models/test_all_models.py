@@ -30,6 +30,8 @@ def build(name, **options):
 
 @pytest.fixture(params=ARCHITECTURES)
 def network(request, seed):
+    if request.param.startswith("mit"):  # much the deepest ones
+        request.getfixturevalue("shallow")
     torch.manual_seed(seed)
     return build(request.param)
 
@@ -124,15 +126,14 @@ def test_a_result_does_not_depend_on_batch_neighbours(network):
         torch.testing.assert_close(ours[1:2], theirs, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_network_in_half_precision_is_about_the_one_in_single(network, dtype):
+def test_a_network_in_half_precision_is_about_the_one_in_single(network):
     images = torch.randn(2, 3, 64, 64)
     settle(network).train()(images)  # statistics that fit, so that numbers stay small
     network.eval()
     with torch.no_grad():
         exact = network(images, graph=True)
-        rounded = network.to(dtype)(images.to(dtype), graph=True)
-    assert rounded.final.dtype == dtype
+        rounded = network.to(torch.float16)(images.half(), graph=True)
+    assert rounded.final.dtype == torch.float16
     scale = exact.final.abs().max()
     torch.testing.assert_close(rounded.final.float() / scale, exact.final / scale, rtol=0, atol=0.15)
     if exact.graph is not None:
@@ -152,7 +153,9 @@ def test_the_network_that_was_saved_comes_back(network, tmp_path):
     network.train()(torch.randn(2, 3, 64, 64))  # statistics of batch norm that differ from the initial ones
     network.eval().describe(name="a test", mpp=6.7)
     network.save_pretrained(tmp_path)
+    before = torch.random.get_rng_state()
     again = load(tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), before)  # nothing is drawn
     assert again.config == network.config
     assert not again.training
     assert again.state_dict().keys() == network.state_dict().keys()

@@ -10,6 +10,7 @@ from torch import nn
 
 from ntrm.models.baselines import ASPP, RATES, AttentionGate, VGGEncoder
 from ntrm.models.encoders import ResNetEncoder
+from ntrm.models.registry import create
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +32,6 @@ def unsettle(module):
 def norm_relu(x, mean, var, weight, bias):
     mean, var, weight, bias = (value.view(-1, 1, 1) for value in (mean, var, weight, bias))
     return ((x - mean) / (var + 1e-5).sqrt() * weight + bias).clamp(min=0)
-
-
-# --- plain U-Nets ---
 
 
 VGG_POSITIONS = ((0, 3), (7, 10), (14, 17, 20), (24, 27, 30), (34, 37, 40))
@@ -60,9 +58,6 @@ def test_vgg_equals_the_literal_network():
         torch.testing.assert_close(ours, expected)
 
 
-# --- Attention U-Net ---
-
-
 def pixel_map(layers, vector):
     """1×1 convolution and batch norm of one pixel, in plain arithmetic."""
     conv, norm = layers
@@ -87,9 +82,6 @@ def test_gate_equals_the_equation_pixel_by_pixel(seed, channels, size):
         inner_sum = pixel_map(gate.from_skip, pixel) + pixel_map(gate.from_gating, g[b, :, i, j].numpy())
         alpha = 1 / (1 + np.exp(-pixel_map(gate.psi, np.maximum(inner_sum, 0))))
         np.testing.assert_allclose(gated[b, :, i, j], alpha * pixel, rtol=1e-10, atol=1e-12)
-
-
-# --- DeepLabV3+ ---
 
 
 def atrous(x, weight, rate):
@@ -132,3 +124,14 @@ def test_dilation_computes_the_strided_encoder_on_a_denser_grid(name, stride):
         assert ours.shape[2:] == (64 // min(scale, stride), 96 // min(scale, stride))
         step = max(scale // stride, 1)
         torch.testing.assert_close(ours[:, :, ::step, ::step], expected)
+
+
+@pytest.mark.parametrize(
+    ("stride", "third", "fourth"),
+    [(32, [1] * 4, [1] * 4), (16, [1] * 4, [1, 2, 2, 2]), (8, [1, 2, 2, 2], [2, 4, 4, 4])],
+)
+def test_what_follows_a_stride_that_was_traded_is_dilated_as_in_torchvision(stride, third, fourth):
+    encoder = ResNetEncoder(width=0.125, output_stride=stride)
+    for layer, expected in ((encoder.layer3, third), (encoder.layer4, fourth)):
+        assert [conv.dilation[0] for block in layer for conv in (block.conv1, block.conv2)] == expected
+    assert create("deeplabv3plus", 3, width=0.125).encoder.layer4[0].conv2.dilation == (2, 2)

@@ -66,13 +66,6 @@ def test_scaled_channels_are_multiples_of_eight_near_the_wish(channels, width):
     assert count == 8 or abs(count - channels * width) <= 4
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 4, 1, 1), (2, 2, 8, 1), (1, 1, 1, 6)])
-def test_the_compilers_spelling_of_upsampling_is_the_same_sum(shape, random):
-    x = torch.from_numpy(random.normal(size=shape))
-    expected = torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
-    torch.testing.assert_close(blocks._lerp(blocks._lerp(x, 2), 3), expected, atol=1e-14, rtol=0)
-
-
 @pytest.mark.parametrize("size", [(2, 2), (32, 32), (64, 96)])
 def test_a_stem_over_blocks_of_pixels_is_the_same_convolution(size, random):
     x, weight = (torch.from_numpy(random.normal(size=shape)) for shape in ((2, 3, *size), (5, 3, 7, 7)))

@@ -1,11 +1,15 @@
 """ResNet encoders: scales, widths, dilation, torchvision's key names, and the encoders that are found by name."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from ntrm.core.errors import UsageError
-from ntrm.models.encoders import RESNETS, Pointwise, ResNetEncoder, TimmEncoder
+from ntrm.models.encoders import RESNETS, STRIDES, Pointwise, ResNetEncoder, TimmEncoder
+from ntrm.models.registry import create
 
 
 @pytest.mark.parametrize("channels", [8, 16])
@@ -29,7 +33,31 @@ def test_timm_is_never_asked_for_anything_but_a_plain_name(name):
         TimmEncoder(name)
 
 
-# --- ResNet-18 written out from its keys ---
+class Pyramid(torch.nn.Module):
+    """What timm makes, as far as we ask for it: features at these strides, and what is known of them."""
+
+    def __init__(self, strides):
+        super().__init__()
+        self.strides, self.proj = strides, torch.nn.Conv2d(3, 8, 1)
+        self.feature_info = SimpleNamespace(reduction=lambda: strides, channels=lambda: [8] * len(strides))
+
+    def forward(self, x):
+        return [F.avg_pool2d(self.proj(x), stride) for stride in self.strides]
+
+
+def test_a_pyramid_of_timms_is_an_encoder_and_one_of_other_scales_is_refused(monkeypatch):
+    asked, made = [], {"five": Pyramid(STRIDES), "four": Pyramid(STRIDES[1:])}
+
+    def create_model(name, **options):
+        asked.append(options)
+        return made[name]
+
+    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+    network = create("ntrm-control", 3, encoder="timm:five")
+    assert network(torch.zeros(2, 3, 64, 64)).final.shape == (2, 3, 64, 64)
+    assert asked == [{"pretrained": False, "features_only": True}]
+    with pytest.raises(UsageError, match="no five-level pyramid"):
+        TimmEncoder("four")
 
 
 def norm(state, name, x):

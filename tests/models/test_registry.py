@@ -35,17 +35,12 @@ def test_an_architecture_takes_the_options_it_says_it_takes(arch):
             create(arch, 3, **{name: known[name]})
 
 
-@pytest.mark.parametrize(
-    ("arch", "encoder"), [("ntrm-paper", "resnet18"), ("unet-vgg16", None), ("deeplabv3plus", None)]
-)
-def test_encoder_weights_come_from_a_file(arch, encoder, tmp_path, seed):
-    torch.manual_seed(seed)
-    options = {"encoder": encoder} if encoder else {}
-    donor = create(arch, 3, width=0.125, **options)
-    save_file(donor.encoder.state_dict(), tmp_path / "encoder.safetensors")
-    network = create(arch, 3, width=0.125, weights=tmp_path / "encoder.safetensors", **options)
-    for key, value in donor.encoder.state_dict().items():
-        assert torch.equal(value, network.encoder.state_dict()[key]), key
+@pytest.mark.parametrize("arch", ["ntrm-paper", "unet-vgg16", "deeplabv3plus"])
+def test_encoder_weights_come_from_a_file(arch, tmp_path):
+    donor = create(arch, 3, width=0.125).encoder.state_dict()
+    save_file(donor, tmp_path / "encoder.safetensors")
+    network = create(arch, 3, width=0.125, weights=tmp_path / "encoder.safetensors")
+    assert all(torch.equal(value, network.encoder.state_dict()[key]) for key, value in donor.items())
     assert "weights" not in network.config.options
 
 

@@ -33,9 +33,6 @@ def same_state(encoder, state):
     return all(torch.equal(value, state[key]) for key, value in encoder.state_dict().items())
 
 
-# --- files that fit ---
-
-
 @pytest.mark.parametrize("suffix", ["safetensors", "pth"])
 def test_both_kinds_of_file_load(suffix, tmp_path, seed):
     state = thin_state(seed)
@@ -45,25 +42,11 @@ def test_both_kinds_of_file_load(suffix, tmp_path, seed):
     assert same_state(encoder, state)
 
 
-# --- files that do not ---
-
-MISFITS = {
-    "missing key": (lambda state: state.pop("conv1.weight"), r"missing \['conv1.weight'\]"),
-    "unknown key": (lambda state: state.update(trojan=torch.zeros(1)), r"unknown \['trojan'\]"),
-    "other shape": (
-        lambda state: state.update({"bn1.bias": torch.zeros(5)}),
-        r"other shape or kind \['bn1.bias \(5,\)'\]",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", MISFITS)
-def test_weights_that_do_not_fit_are_refused_and_change_nothing(case, tmp_path):
-    change, words = MISFITS[case]
+def test_weights_that_do_not_fit_are_refused_and_change_nothing(tmp_path):
     state, encoder = thin_state(1), ResNetEncoder(width=THIN)
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
-    change(state)
-    with pytest.raises(DataError, match=words):
+    del state["conv1.weight"]
+    with pytest.raises(DataError, match=r"missing \['conv1.weight'\]"):
         load_encoder_weights(encoder, write(tmp_path / "w.pth", state))
     assert same_state(encoder, before)
 
@@ -84,7 +67,7 @@ def test_a_file_that_wants_to_run_code_is_refused(name, zipped, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")  # torch has many things to say about a damaged pickle
 @pytest.mark.parametrize("kind", ["w.safetensors", "w.pth", "old.pth"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_files_are_refused_or_read_but_never_crash(kind, data, tmp_path):
     path = tmp_path / kind
@@ -102,19 +85,6 @@ def test_damaged_files_are_refused_or_read_but_never_crash(kind, data, tmp_path)
         assert kind in str(error)  # noqa: PT017 - a damaged file may still be a whole one
 
 
-# --- the public ResNet-18 ---
-
-
-@pytest.fixture(scope="module")
-def imagenet():
-    """The encoder with ImageNet weights, and the classifier's two tensors."""
-    path = imagenet_weights()
-    encoder = ResNetEncoder()
-    load_encoder_weights(encoder, path)
-    state = read_tensors(path)
-    return encoder.eval(), state["fc.weight"], state["fc.bias"]
-
-
 FINGERPRINT = {
     "mean": (0.24656, 0.52589, 0.21579, 0.13483, 0.55862),
     "std": (0.22960, 0.45758, 0.29559, 0.21523, 1.04251),
@@ -123,9 +93,9 @@ FINGERPRINT = {
 
 
 @torch.no_grad()
-def test_the_known_features(imagenet):
-    encoder, _, _ = imagenet
-    image = torch.remainder(torch.arange(3 * 64 * 64).reshape(1, 3, 64, 64) * 7, 255) / 127.5 - 1
-    stages = encoder(image)
+def test_the_known_features():
+    encoder = ResNetEncoder()
+    load_encoder_weights(encoder, imagenet_weights())
+    stages = encoder.eval()(torch.remainder(torch.arange(3 * 64 * 64).reshape(1, 3, 64, 64) * 7, 255) / 127.5 - 1)
     assert [stage.mean().item() for stage in stages] == pytest.approx(FINGERPRINT["mean"], rel=1e-3)
     assert [stage.std().item() for stage in stages] == pytest.approx(FINGERPRINT["std"], rel=1e-3)

@@ -1,10 +1,13 @@
 """A dataset so small that a run takes a second: stripes of tissue in the layout of the skin dataset."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from tests.helpers import write_section
 
 from ntrm.core.labels import SKIN
+from ntrm.metrics import significance
 
 SIDES = {"10x": 96, "5x": 192}
 PLACES = (("BCC_1", "train"), ("SCC_3", "train"), ("IEC_1", "val"), ("BCC_9", "test"), ("SCC_9", "test"))
@@ -20,6 +23,12 @@ def draw_section(rng, side, cancer):
     colours = np.random.default_rng(0).integers(60, 240, (12, 3))
     noise = rng.normal(0, 12, (*mask.shape, 3))
     return np.clip(colours[mask] + noise, 0, 255).astype(np.uint8), mask
+
+
+@pytest.fixture
+def few_draws(monkeypatch):
+    """A bootstrap draws a twentieth of what it else does: too few to establish anything."""
+    monkeypatch.setattr(significance, "Bootstrap", partial(significance.Bootstrap, draws=500))
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.paper.synthetic import confusions, read, tiny_plan, write_all, write_job
+from tests.paper.synthetic import confusions, read, tiny_plan, write_job
 
 from ntrm.core.errors import DataError
-from ntrm.metrics.significance import compare_scores, pixel_accuracy
+from ntrm.metrics.significance import compare_scores
 from ntrm.paper.outcomes import JobOutcome, compare_variants
 
 
@@ -39,15 +39,6 @@ def test_evaluations_of_other_sections_are_not_mixed(tmp_path, plan, random):
         replace(alone, patients={"b": "patient", "c": "patient"}).patients_of([first])
 
 
-def test_patients_are_those_of_the_dataset_not_of_the_evaluation(tmp_path, plan, random):
-    write_all(tmp_path, plan, random, sections=4)
-    corrected = {"S0": "A", "S1": "A", "S2": "B", "S3": "B"}
-    results = read(tmp_path, plan, patients=corrected)
-    assert results.patients_of(plan.systems) == [*corrected.values()]
-    (found,) = compare_variants(results, [plan.systems], pixel_accuracy).values()
-    assert found.patients == 2
-
-
 @pytest.mark.parametrize(
     "damage",
     [lambda lines: lines[:-1], lambda lines: [*lines[:-1], lines[-1].replace("0.5", "0.5x")], lambda lines: []],
@@ -65,18 +56,15 @@ def test_a_table_of_sections_that_is_not_whole_is_named(tmp_path, plan, random, 
         compare_variants(results, [plan.systems], "iou")
 
 
-SECTIONS = 8
-PATIENTS = [f"P{k}" for k in range(SECTIONS)]
-
-
-def test_scores_of_sections_are_compared_across_resolutions(tmp_path, random):
+def test_scores_are_compared_across_resolutions_by_the_patients_of_the_dataset(tmp_path, random):
     plan = tiny_plan(archs=("ntrm-paper",), levels=("10x", "5x"), ablation=False)
-    scores = {job.key: random.random(SECTIONS) for job in plan.jobs}
+    scores = {job.key: random.random(8) for job in plan.jobs}
     for job in plan.jobs:
-        write_job(tmp_path / job.key, job, confusions(random, SECTIONS, 0.5), scores={"iou": scores[job.key].tolist()})
+        write_job(tmp_path / job.key, job, confusions(random, 8, 0.5), scores={"iou": scores[job.key].tolist()})
+    corrected = {f"S{k}": f"patient {k // 2}" for k in range(8)}  # the evaluation has one a section
     coarse, fine = plan.resolutions
-    (found,) = compare_variants(read(tmp_path, plan), [(coarse, fine)], "iou").values()
+    (found,) = compare_variants(read(tmp_path, plan, patients=corrected), [(coarse, fine)], "iou").values()
     stacks = [np.stack([scores[plan.job(variant, seed).key] for seed in plan.seeds]) for variant in (coarse, fine)]
-    (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, PATIENTS)
+    (expected,) = compare_scores({"a": stacks[0], "b": stacks[1]}, [*corrected.values()])
     assert found.difference == pytest.approx(stacks[0].mean() - stacks[1].mean())
-    assert (found.low, found.high, found.p) == (expected.low, expected.high, expected.p)
+    assert (found.patients, found.low, found.high, found.p) == (4, expected.low, expected.high, expected.p)

@@ -79,21 +79,21 @@ def test_options_go_to_the_networks_that_take_them():
         tiny_plan(options={"wdith": 0.25})
 
 
-def test_without_transformers_the_mix_transformer_is_left_out_with_a_note(monkeypatch):
+def test_without_transformers_the_mix_transformer_is_left_out_and_without_ntrm_the_claims_each_with_a_note(monkeypatch):
+    plan = tiny_plan(archs=("unet-resnet18", "mit"), seeds=(0,))
+    assert plan.ours is None
+    assert plan.ablation == plan.resolutions == ()
+    assert [variant.arch for variant in plan.variants] == ["unet-resnet18", "mit-b2"]
+    assert "no claims" in plan.notes[0]
     monkeypatch.setattr(plans, "find_spec", lambda name: None)
     plan = tiny_plan(ablation=False)
     assert "mit-b2" not in {variant.arch for variant in plan.variants}
     assert "transformers" in plan.notes[0]
     with pytest.raises(UsageError, match="transformers is missing"):
         tiny_plan(archs=("mit",))
-
-
-def test_without_ntrm_there_are_no_claims_and_no_ablation():
-    plan = tiny_plan(archs=("unet-resnet18", "mit"), seeds=(0,))
-    assert plan.ours is None
-    assert plan.ablation == plan.resolutions == ()
-    assert [variant.arch for variant in plan.variants] == ["unet-resnet18", "mit-b2"]
-    assert "no claims" in plan.notes[0]
+    for seeds in ((), (0, 0), (-1,), (2**63,)):
+        with pytest.raises(UsageError, match="impossible seed"):
+            tiny_plan(seeds=seeds)
 
 
 def test_the_default_is_planned_as_the_network_that_it_is():
@@ -106,20 +106,11 @@ def test_the_default_is_planned_as_the_network_that_it_is():
         tiny_plan(archs=("ntrm-control",), options={"masks": "soft"})
 
 
-@pytest.mark.parametrize("seeds", [(), (0, 0), (-1,), (2**63,)])
-def test_impossible_seeds_are_refused(seeds):
-    with pytest.raises(UsageError, match="impossible seed"):
-        tiny_plan(seeds=seeds)
-
-
 def test_every_system_of_the_paper_is_a_network_with_a_title_and_the_gains_that_its_abstract_states():
     assert set(SYSTEMS) <= set(ARCHITECTURES) <= set(TITLES)
     assert set(SYSTEMS) - set(TABLE_1) == {"mit-b2"}
     least, *_, most = dice_gains()  # "4.9 % to 31.25 % higher" are points, and the first is rounded
     assert (round(least, 1), round(most, 2)) == (4.9, 31.25)
-
-
-# --- the request: levels, folders, commands ---
 
 
 def request(data, out, **changes):
@@ -128,7 +119,7 @@ def request(data, out, **changes):
     return Request(data, out, overrides=settings, **{**wanted, **changes})
 
 
-def test_levels_that_the_paper_does_not_have_are_left_out_with_a_note(stripes, tmp_path):
+def test_levels_are_the_papers_or_those_wanted_coarsest_first(stripes, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(stripes, data)
     shutil.copytree(stripes / "5x", data / "1x")
@@ -139,19 +130,10 @@ def test_levels_that_the_paper_does_not_have_are_left_out_with_a_note(stripes, t
         "1x is left out: the paper has no results there (include it with --resolutions).",
         "Not in this dataset: 2x. ntrm data resample makes coarser levels from finer ones.",
     )
+    assert request(data, tmp_path / "out", resolutions=("5x", "10x")).levels == ("10x", "5x")
     assert request(data, tmp_path / "out", resolutions=("10x",)).plan().notes == ()
-
-
-def test_levels_are_those_wanted_coarsest_first(stripes, tmp_path):
-    assert request(stripes, tmp_path).levels == ("10x", "5x")
-    assert request(stripes, tmp_path, resolutions=("5x",)).levels == ("5x",)
     with pytest.raises(UsageError, match="no such resolution"):
-        _ = request(stripes, tmp_path, resolutions=("2x",)).levels
-
-
-def test_a_split_without_sections_is_refused(stripes, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(stripes, data)
+        _ = request(data, tmp_path, resolutions=("2x",)).levels
     cases = data / "cases.csv"
     cases.write_text(cases.read_text().replace(",val,", ",train,"))
     with pytest.raises(UsageError, match="an empty split"):

@@ -7,7 +7,7 @@ import pytest
 from tests.paper.synthetic import confusions, read, tiny_plan, write_all, write_job
 
 from ntrm.core.errors import DataError
-from ntrm.metrics.significance import Bootstrap, compare_confusions, macro_dice, macro_iou
+from ntrm.metrics.significance import compare_confusions, macro_dice, macro_iou
 from ntrm.paper import result_tables
 from ntrm.paper.outcomes import Score
 from ntrm.paper.published import TABLE_1
@@ -22,29 +22,19 @@ def results(tmp_path_factory):
     return read(root, plan)
 
 
-def documents(results, variant):
-    """metrics.json of every seed, read by hand."""
-    folders = [outcome.folder for outcome in results.of(variant)]
-    return [json.loads((folder / "evaluation" / "metrics.json").read_text()) for folder in folders]
-
-
 def test_table_1_has_the_scores_of_metrics_json_and_the_papers_beside(results):
-    table = result_tables.table_1(results)
-    rows = {row["system"]: row for row in table.rows}
+    rows = {row["system"]: row for row in result_tables.table_1(results).rows}
     assert len(rows) == 7
     for variant in results.plan.systems:
-        row = rows[variant.title]
-        found = documents(results, variant)
-        for column, value in (
-            ("accuracy", [each["pooled"]["pixel_accuracy"] for each in found]),
-            ("mean IoU", [each["pooled"]["macro"]["iou"] for each in found]),
-            ("Dice", [each["pooled"]["macro"]["dice"] for each in found]),
-        ):
-            assert row[column].mean == pytest.approx(np.mean(value))
-            assert row[column].spread == pytest.approx(np.std(value, ddof=1))
+        row, columns = rows[variant.title], ("accuracy", "mean IoU", "Dice")
+        folders = [outcome.folder for outcome in results.of(variant)]
+        found = [json.loads((folder / "evaluation" / "metrics.json").read_text())["pooled"] for folder in folders]
+        scores = [[each["pixel_accuracy"], each["macro"]["iou"], each["macro"]["dice"]] for each in found]
+        assert [row[column].mean for column in columns] == pytest.approx(np.mean(scores, axis=0))
+        assert [row[column].spread for column in columns] == pytest.approx(np.std(scores, axis=0, ddof=1))
         assert row["encoder init"] == "scratch"
         if variant.arch in TABLE_1:
-            assert [row[f"paper: {name}"] for name in ("accuracy", "mean IoU", "Dice")] == list(TABLE_1[variant.arch])
+            assert [row[f"paper: {name}"] for name in columns] == list(TABLE_1[variant.arch])
     quoted = rows["MiT (as quoted)"]
     assert (quoted["paper: accuracy"], quoted["paper: mean IoU"], quoted["paper: Dice"]) == (0.8310, 0.6530, None)
     assert quoted["accuracy"] is None
@@ -79,18 +69,19 @@ def test_differences_are_the_paired_bootstraps(results):
     stacks = {v: np.stack([o.arrays["final"] for o in results.of(v)]) for v in (plan.ours, plan.control)}
     patients = results.patients_of([plan.ours])
     models = {"a": stacks[plan.ours], "b": stacks[plan.control]}
-    (expected,) = compare_confusions(models, patients, statistic=macro_iou, bootstrap=Bootstrap())
+    (expected,) = compare_confusions(models, patients, statistic=macro_iou)
     row = table.rows[-1]
     assert row["NTRM minus"] == "control, no TRM"
     assert row["IoU, points"].value == pytest.approx(100 * expected.difference)
     assert (row["IoU, points"].low, row["IoU, points"].high) == pytest.approx((100 * expected.low, 100 * expected.high))
     assert row["verdict (Dice)"].startswith("NTRM higher")
-    (dice,) = compare_confusions(models, patients, statistic=macro_dice, bootstrap=Bootstrap())
+    (dice,) = compare_confusions(models, patients, statistic=macro_dice)
     low, high = (100 * end for end in dice.over_trainings)
     assert [row["Dice over seeds, from"], row["to"]] == [f"{end:+.1f}".replace("-", "−") for end in (low, high)]
     assert row["verdict (Dice)"].endswith("other trainings may differ") is (low <= 0 <= high)
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_ablation_compares_each_factor_with_its_control_and_with_ntrm(results):
     table = result_tables.ablation_table(results)
     rows = {row["changed"]: row for row in table.rows}
@@ -137,12 +128,8 @@ def test_csv_has_plain_numbers_in_columns_of_their_own(tmp_path):
         first, second = csv.DictReader(stream)
     assert (float(first["IoU"]), first["IoU seeds"], first["IoU failed"]) == (0.5, "2", "0")
     assert float(first["IoU sd"]) == pytest.approx(stdev((0.25, 0.75)))
-    assert [first[key] for key in ("gain", "gain low", "gain high", "gain established")] == [
-        "1.0",
-        "-2.0",
-        "3.0",
-        "False",
-    ]
+    gains = [first[key] for key in ("gain", "gain low", "gain high", "gain established")]
+    assert gains == ["1.0", "-2.0", "3.0", "False"]
     assert (second["IoU"], second["gain"], second["gain low"]) == ("", "failed", "")
 
 

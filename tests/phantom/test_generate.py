@@ -24,7 +24,6 @@ from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import PARTIAL
 from ntrm.data.check import check_dataset
 from ntrm.data.layouts import SKIN_SECTIONS
-from ntrm.phantom import generate as dataset_module
 from ntrm.phantom.generate import PhantomOptions, cancer_quotas, plan_sections, write_phantom
 
 
@@ -129,49 +128,18 @@ def test_half_of_it_may_be_normal_skin_of_version_2(tmp_path):
         assert {row["name"]: row["cancer"] for row in csv.DictReader(stream)} == {"BCC_1": "BCC", "NORMAL_1": "none"}
 
 
-def test_processes_draw_the_same_version_2(tmp_path):
-    options = PhantomOptions(2, seed=SEED, normal=0.5, version="2")
-    for jobs in (1, 2):
-        write_phantom(tmp_path / str(jobs), options, jobs=jobs)
-    assert bytes_of(tmp_path / "1") == bytes_of(tmp_path / "2")
-
-
-def test_a_second_run_draws_nothing_and_other_options_are_refused(phantom):
+def test_a_second_run_draws_what_was_lost_and_other_options_and_files_are_refused(phantom, tmp_path):
     before = bytes_of(phantom)
     assert write_phantom(phantom, OPTIONS).drawn == 0
-    assert bytes_of(phantom) == before
+    (phantom / "10x" / "Masks" / "IEC_1.png").unlink()
+    assert write_phantom(phantom, OPTIONS).drawn == 1
     with pytest.raises(RefusedError, match="other options"):
         write_phantom(phantom, PhantomOptions(4, seed=SEED + 1))
     assert bytes_of(phantom) == before
-
-
-def test_a_lost_file_is_drawn_again(phantom):
-    before = bytes_of(phantom)
-    (phantom / "10x" / "Masks" / "IEC_1.png").unlink()
-    assert write_phantom(phantom, OPTIONS).drawn == 1
-    assert bytes_of(phantom) == before
-
-
-def test_an_error_in_the_middle_keeps_what_is_done(phantom, tmp_path, monkeypatch):
-    drawn, out, two = [], tmp_path / "out", PhantomOptions(2, seed=SEED)
-
-    def failing(*arguments, **options):
-        if drawn:
-            raise OSError(28, "No space left on device")
-        drawn.append(1)
-        return real(*arguments, **options)
-
-    real = dataset_module.render
-    monkeypatch.setattr(dataset_module, "render", failing)
-    with pytest.raises(OSError, match="No space"):
-        write_phantom(out, two)
-    assert not (out / "truth.json").exists()
-    monkeypatch.setattr(dataset_module, "render", real)
-    report = write_phantom(out, two)
-    assert (report.drawn, report.kept) == (1, 1)
-    pictures = bytes_of(out / "10x")
-    assert len(pictures) == 4
-    assert pictures.items() <= bytes_of(phantom / "10x").items()
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(RefusedError, match="no phantom"):
+        write_phantom(tmp_path, PhantomOptions(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def kill_half_way(command, notes):
@@ -201,13 +169,6 @@ def test_killed_half_way_it_leaves_no_half_section_and_goes_on(phantom, tmp_path
             assert whole[name] == digest
     assert CliRunner().invoke(app, [*words, "1"]).exit_code == 0
     assert bytes_of(out) == whole
-
-
-def test_a_folder_with_something_else_is_refused(tmp_path):
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(RefusedError, match="no phantom"):
-        write_phantom(tmp_path, PhantomOptions(1))
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"sections": 3}'])

@@ -1,7 +1,6 @@
 """Whole sections: the same at every resolution and on every run, with the ground truth that fits the picture."""
 
 import math
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +11,8 @@ from tests.phantom.small import small
 
 from ntrm.core.errors import UsageError
 from ntrm.core.labels import CANCERS, SKIN
-from ntrm.data.layouts import SKIN_SECTIONS
 from ntrm.phantom.anatomy.frame import BCC, BKG, IEC, RET, SCC
-from ntrm.phantom.anatomy.section_plan import draw_cancer, draw_plan
+from ntrm.phantom.anatomy.section_plan import draw_plan
 from ntrm.phantom.layout import (
     GRID_UM,
     IN_SITU_ONLY,
@@ -27,36 +25,31 @@ from ntrm.phantom.layout import (
     measure,
     paint_section,
 )
+from ntrm.phantom.tissues import labels_of
 from ntrm.phantom.versions import VERSIONS
 
 
-def majority(mask: np.ndarray, factor: int) -> np.ndarray:
-    height, width = (side // factor for side in mask.shape)
-    blocks = mask.reshape(height, factor, width, factor)
-    return np.stack([(blocks == label).sum(axis=(1, 3)) for label in range(len(SKIN))]).argmax(axis=0)
-
-
-def test_resolutions_are_views_of_one_section(seed):
-    plan = draw_plan(small(seed, among=12))  # the finest view has millions of pixels
-    coarse = paint_section(plan, 6.7).mask
-    for mpp, factor in ((3.35, 2), (1.34, 5)):
-        fine = paint_section(plan, mpp).mask
+@pytest.mark.parametrize(("version", "cancer"), [("1", None), ("2", "none")])
+def test_resolutions_are_views_of_one_section(version, cancer, seed):
+    plan = draw_plan(small(seed, cancer, among=12), cancer, version)
+    coarse = paint_section(plan, 6.7).fine
+    for factor in (2, 3):
+        fine = paint_section(plan, 6.7 / factor).fine
         assert fine.shape == tuple(factor * side for side in coarse.shape)
-        same = majority(fine, factor) == coarse
-        assert np.mean(same) >= 0.98
-        assert np.mean(same[coarse != BKG]) >= 0.97
+        middle = fine[factor // 2 :: factor, factor // 2 :: factor]
+        assert np.mean((middle == coarse)[coarse != BKG]) > 0.93
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("cancer", CANCERS)
 def test_the_cancer_asked_for_is_there(cancer, version, seed):
-    for number in range(seed, seed + 4):
+    for number in range(seed, seed + 2):
         plan = draw_plan(number, cancer, version)
         assert plan.cancer == cancer
         assert (paint_section(plan, 13.4).mask == SKIN.index(cancer)).any(), f"seed {number}"
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(2))
 def test_ground_truth_fits_the_picture(seed, number):
     section = layout(seed + number)
     truth, specimen = section.truth, draw_plan(seed + number).specimen
@@ -75,22 +68,18 @@ def test_ground_truth_fits_the_picture(seed, number):
         assert 0.0 < truth.depth_um < 2.0 * specimen.depth_um + 1500.0
 
 
-def test_a_section_is_tissue_on_background_of_which_the_far_part_need_not_be_painted(seed):
-    for number in range(seed, seed + 4):
-        plan = draw_plan(number)
-        mask = paint_section(plan, 20.1).mask
-        edge = np.concatenate([mask[0], mask[-1], mask[:, 0], mask[:, -1]])
-        assert np.mean(edge == BKG) > 0.9, f"seed {number}"
-        assert 0.02 < np.mean(mask != BKG) < 0.98, f"seed {number}"
-        everywhere = replace(plan, outline=replace(plan.outline, reach_um=1e6))
-        np.testing.assert_array_equal(mask, paint_section(everywhere, 20.1).mask, err_msg=f"seed {number}")
-
-
-def test_cancers_are_drawn_in_the_ratio_of_the_real_dataset(seed):
-    drawn = Counter(draw_cancer(number) for number in range(seed, seed + 2000))
-    for name, sections in SKIN_SECTIONS.items():
-        fraction = sections / 290
-        assert drawn[name] / 2000 == pytest.approx(fraction, abs=5 * (fraction * (1 - fraction) / 2000) ** 0.5)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("cancer", [*CANCERS, "none"])
+def test_a_section_is_tissue_on_background_of_which_the_far_part_need_not_be_painted(cancer, version, seed):
+    plan = draw_plan(seed, cancer, version)
+    section = paint_section(plan, 20.1)
+    mask = section.mask
+    edge = np.concatenate([mask[0], mask[-1], mask[:, 0], mask[:, -1]])
+    assert np.mean(edge == BKG) > 0.9
+    assert 0.02 < np.mean(mask != BKG) < 0.98
+    everywhere = replace(plan, outline=replace(plan.outline, reach_um=1e6))
+    np.testing.assert_array_equal(section.fine, paint_section(everywhere, 20.1).fine)
+    np.testing.assert_array_equal(labels_of(section.fine), mask)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +92,7 @@ def test_impossible_sections_are_refused(mpp, cancer, match):
 
 
 def test_pieces_lie_apart_and_inside_their_boxes(seed):
-    slide = lay_slide(seed, 6.7, "IEC", pieces=3)
+    slide = lay_slide(seed, 6.7, "IEC", pieces=2)
     covered = np.zeros(slide.mask.shape, dtype=int)
     for piece in slide.pieces:
         top, left, height, width = (
@@ -112,18 +101,8 @@ def test_pieces_lie_apart_and_inside_their_boxes(seed):
         covered[top : top + height, left : left + width] += 1
     assert covered.max() == 1
     assert (slide.mask[covered == 0] == BKG).all()
-    assert [piece.number for piece in slide.pieces] == [1, 2, 3]
-    assert len({piece.truth for piece in slide.pieces}) == 3
-
-
-@pytest.mark.slow
-def test_every_resolution_shows_the_same_slide(seed):
-    seed = small(seed, "SCC")
-    coarse, fine = lay_slide(seed, 6.7, "SCC", pieces=2), lay_slide(seed, 3.35, "SCC", pieces=2)
-    assert fine.mask.shape == (2 * coarse.mask.shape[0], 2 * coarse.mask.shape[1])
-    assert coarse.pieces == fine.pieces
-    agree = np.mean([(fine.mask[i::2, j::2] == coarse.mask).mean() for i in (0, 1) for j in (0, 1)])
-    assert agree > 0.97
+    assert [piece.number for piece in slide.pieces] == [1, 2]
+    assert slide.pieces[0].truth != slide.pieces[1].truth
 
 
 SIDE = 60
@@ -156,18 +135,11 @@ def test_clearance_and_depth_of_a_rectangle(top, left, height, width):
     assert truth.cancers == ("SCC",)
 
 
-def test_tumour_at_the_cut_has_no_clearance():
-    assert measure(block(BCC, slice(40, 50), slice(20, 25))).clearance_um == 0.0
-
-
-def test_in_situ_has_clearance_but_no_depth():
-    truth = measure(block(IEC, slice(10, 14), slice(20, 30)))
-    assert (truth.depth_um, truth.depth_reason) == (None, IN_SITU_ONLY)
-    assert truth.clearance_um == 150.0
-
-
 def test_what_cannot_be_told_says_why():
     where = (slice(20, 25), slice(20, 25))
+    assert measure(block(BCC, slice(40, 50), slice(20, 25))).clearance_um == 0.0  # at the cut
+    in_situ = measure(block(IEC, slice(10, 14), slice(20, 30)))
+    assert (in_situ.depth_um, in_situ.depth_reason, in_situ.clearance_um) == (None, IN_SITU_ONLY, 150.0)
     hidden = measure(block(BCC, *where, has_surface=False))
     assert (hidden.surface_deg, hidden.depth_um, hidden.clearance_um) == (None, None, None)
     assert {hidden.surface_reason, hidden.depth_reason, hidden.clearance_reason} == {NO_SURFACE}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import networkx
 import numpy as np
 import pytest
+from skimage.measure import label
 from tests.regions.blocks import BCC, block, measured
 
 from ntrm.core.errors import DataError, RefusedError, UsageError
@@ -24,22 +25,10 @@ def draw(random, size=14):
     return np.kron(small, np.ones((2, 1))).astype(np.uint8)
 
 
-def literal_regions(mask):
-    """Flood fill over the 4 neighbours: number of the region at each pixel, 0 outside."""
-    parts, count = np.zeros(mask.shape, dtype=int), 0
-    for start in itertools.product(*map(range, mask.shape)):
-        if parts[start] or mask[start] in (SKIN.background_index, IGNORE):
-            continue
-        count += 1
-        todo = [start]
-        while todo:
-            row, column = todo.pop()
-            inside = 0 <= row < mask.shape[0] and 0 <= column < mask.shape[1]
-            if not inside or parts[row, column] or mask[row, column] != mask[start]:
-                continue
-            parts[row, column] = count
-            todo += [(row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1)]
-    return parts, count
+def labelled(mask):
+    """Number of the region at each pixel in reading order, 0 outside, and how many there are: by scikit-image."""
+    seen = np.where(np.isin(mask, [SKIN.background_index, IGNORE]), 0, mask + 1)
+    return label(seen, background=0, connectivity=1, return_num=True)
 
 
 def literal_sides(values, mpp):
@@ -67,9 +56,9 @@ def test_areas_boundaries_and_shares_are_those_of_a_loop(random):
     assert graph.boundary_share[9, K] == pytest.approx(expected.get((9, K), 0.0) / total)
 
 
-def test_regions_and_contacts_are_those_of_a_flood_fill(random):
+def test_regions_and_contacts_are_those_of_another_library(random):
     mask = draw(random)
-    graph, (parts, count) = tissue_graph(mask, MPP, SKIN), literal_regions(mask)
+    graph, (parts, count) = tissue_graph(mask, MPP, SKIN), labelled(mask)
     table, sides = graph.regions, literal_sides(parts, MPP)
     assert len(table) == count
     contacts = {tuple(pair): mm for pair, mm in zip((table.contacts + 1).tolist(), table.contact_mm, strict=True)}
@@ -94,7 +83,7 @@ def test_confidence_is_the_mean_of_each_region(random):
     mask = draw(random)
     confidence = random.random(mask.shape)
     table = tissue_graph(mask, MPP, SKIN, confidence=confidence).regions
-    parts, count = literal_regions(mask)
+    parts, count = labelled(mask)
     assert np.allclose(table.confidence, [confidence[parts == k].mean() for k in range(1, count + 1)])
     with pytest.raises(DataError, match="not of one section"):
         tissue_graph(mask, MPP, SKIN, confidence=confidence[1:])
@@ -147,14 +136,10 @@ def test_plain_words():
     assert "Basal cell carcinoma: 0.01 mm² in 1 region, bordering mostly on reticular dermis (100%)." in words
     plain = LabelSchema(tuple(replace(tissue, title="") for tissue in SKIN.tissues), SKIN.background)
     assert "BCC: 0.01 mm² in 1 region" in " ".join(tissue_graph(mask, MPP, plain).sentences())
+    nothing = tissue_graph(np.full((5, 4), IGNORE, dtype=np.uint8), MPP, SKIN)
+    assert (nothing.present, nothing.interfaces, len(nothing.regions)) == ([], [], 0)
+    assert nothing.sentences() == (NO_TISSUE,)
+    assert nothing.as_node_link()["nodes"] == []
     lines = measured(mask, SKIN, MPP).sentences
     assert lines[0].startswith("Deep clearance: 0.40 mm")
     assert lines[-1] == f"These numbers are {PURPOSE}."
-
-
-@pytest.mark.parametrize("value", [8, IGNORE])
-def test_nothing_at_all(value):
-    graph = tissue_graph(np.full((5, 4), value, dtype=np.uint8), MPP, SKIN)
-    assert (graph.present, graph.interfaces, len(graph.regions)) == ([], [], 0)
-    assert graph.sentences() == (NO_TISSUE,)
-    assert graph.as_node_link()["nodes"] == []

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from scipy import ndimage
 from skimage import measure
-from tests.regions.blocks import BCC, BOTTOM, KER, LEFT, RIGHT, SCC, TOP, block, far_apart, measured
+from tests.regions.blocks import BOTTOM, KER, LEFT, RIGHT, SCC, TOP, block, far_apart
 
 from ntrm.core.labels import SKIN
 from ntrm.core.mpp import Resolution
-from ntrm.regions import outline as module
 from ntrm.regions.nearest import farthest, nearest_of
 from ntrm.regions.outline import body_sides, bulk_box, embedded, filled_inlets, trace_outline, without_holes
 from ntrm.regions.runs import runs_of
-from ntrm.regions.surface import best_arc, bridge_plugs, two_lines
+from ntrm.regions.surface import bridge_plugs
 
 MPP = Resolution.square(6.7)
 
@@ -24,26 +23,6 @@ def test_the_surface_is_the_top_of_a_block_and_the_rest_is_cut():
     assert (~outline.is_surface).sum() == (RIGHT - LEFT) + 2 * (BOTTOM - TOP)
     assert np.allclose(np.hypot(*outline.normals.T), 1.0)
     assert outline.fragments == 1
-
-
-def test_fine_masks_are_thinned_and_keep_their_measures(monkeypatch):
-    mask = block()
-    mask[40:50, 60:80] = BCC
-    fine = np.kron(mask, np.ones((3, 3), dtype=np.uint8))
-    monkeypatch.setattr(module, "MOST_PIXELS", mask.size)
-    thinned = measured(fine, SKIN, Resolution.square(6.7 / 3))
-    assert thinned.outline.stride == 3
-    plain = measured(mask, SKIN, MPP)
-    for one, other in ((thinned.depth, plain.depth), (thinned.deep, plain.deep)):
-        assert one.value == pytest.approx(other.value, abs=0.0067)
-
-
-def test_a_pearl_at_the_cut_is_no_surface():
-    mask = block()
-    mask[30:80, 120:RIGHT] = SCC
-    plain = trace_outline(runs_of(mask), SKIN, MPP)
-    mask[50:58, RIGHT - 6 : RIGHT] = KER
-    assert np.array_equal(trace_outline(runs_of(mask), SKIN, MPP).is_surface, plain.is_surface)
 
 
 def literal_inlets(body, step, radius_um, depth_um):
@@ -75,12 +54,6 @@ def test_only_narrow_and_deep_inlets_are_filled(random):
     np.testing.assert_array_equal(filled_inlets(ragged, step, 30, 60).dense(), expected)
 
 
-def test_holes_are_what_the_frame_does_not_reach(random):
-    mask = np.pad(random.random((20, 30)) < 0.6, 1)
-    expected = ndimage.binary_fill_holes(mask)
-    np.testing.assert_array_equal(without_holes(runs_of(mask)).dense(), expected)
-
-
 def test_the_ring_is_that_of_a_contour_finder(random):
     parts, _ = ndimage.label(np.pad(random.random((24, 30)) < 0.62, 1))
     body = ndimage.binary_fill_holes(parts == np.bincount(parts[parts > 0]).argmax())
@@ -106,36 +79,19 @@ def test_the_bulk_has_no_spurs():
     assert bulk_box(runs_of(body), np.array([5.0, 5.0])) is None
 
 
-def test_pearls_are_embedded_and_covering_keratin_is_not():
+def test_pearls_are_embedded_and_no_surface_and_covering_keratin_is_not():
     mask = block()
+    mask[30:80, 120:RIGHT] = SCC
+    plain = trace_outline(runs_of(mask), SKIN, MPP)
+    mask[50:58, RIGHT - 6 : RIGHT] = KER  # at the cut
+    assert np.array_equal(trace_outline(runs_of(mask), SKIN, MPP).is_surface, plain.is_surface)
     mask[40:50, 60:70] = KER
-    mask[60:70, RIGHT - 8 : RIGHT] = KER
     runs = runs_of(mask)
     flags = embedded(runs, runs.value == KER, (runs.value != KER) & (runs.value < len(SKIN)))
     found = np.repeat(flags, runs.length).reshape(mask.shape)
     assert found[40:50, 60:70].all()
-    assert found[60:70, RIGHT - 8 : RIGHT].all()
+    assert found[50:58, RIGHT - 6 : RIGHT].all()
     assert not found[:TOP].any()
-
-
-def test_the_best_arc_is_that_of_all_arcs(random):
-    for _ in range(20):
-        values = random.normal(size=random.integers(2, 12))
-        size, twice = len(values), np.concatenate([values, values])
-        every = [twice[a : a + length].sum() for a in range(size) for length in range(size + 1)]
-        start, stop, total = best_arc(values)
-        assert total == pytest.approx(max(every))
-        assert twice[start:stop].sum() == pytest.approx(total)
-
-
-@pytest.mark.parametrize("turn", [40, 90, 150])
-def test_the_corner_of_two_lines(turn, random):
-    angle, lengths = np.radians(turn), (30, 25)
-    way = np.array([[0.0, 1.0]] * lengths[0] + [[np.sin(angle), np.cos(angle)]] * lengths[1])
-    points = np.cumsum(way, axis=0) + random.normal(scale=0.05, size=(sum(lengths), 2))
-    at, found = two_lines(points)
-    assert abs(at - lengths[0]) <= 1
-    assert found == pytest.approx(turn, abs=2)
 
 
 def path(*ways):
@@ -157,13 +113,9 @@ def test_plugs_are_bridged_at_their_mouths_and_bumps_are_not(upside_down):
     assert bridge_plugs(plug, ~covered, upside_down) == []
 
 
-def clouds(random, places, asked, spread):
-    """Points of a grid, so that many distances are equal."""
-    return (random.integers(0, spread, (count, 2)) * 6.7 - 100.0 for count in (places, asked))
-
-
 def test_the_nearest_is_that_of_all(random):
-    places, asked = clouds(random, 50, 30, 40)
+    # Points of a grid, so that many distances are equal.
+    places, asked = (random.integers(0, 40, (count, 2)) * 6.7 - 100.0 for count in (50, 30))
     distances, indices = nearest_of(places, asked)
     every = far_apart(asked, places, (1, 1))
     np.testing.assert_allclose(distances, every.min(axis=1))

@@ -3,13 +3,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial import Delaunay
+from tests.helpers import star
 
 from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution
 from ntrm.regions import polygons as module
 from ntrm.regions import regions as engine
 from ntrm.regions import runs
-from ntrm.regions.polygons import outlines_of
+from ntrm.regions.polygons import fill, outlines_of
 from ntrm.regions.regions import scan_mask
 
 MPP = Resolution.square(1.0)
@@ -48,7 +52,7 @@ def painted(mask, table, found):
 
 @pytest.mark.parametrize("block", [1, 2])
 def test_noise_comes_back_pixel_by_pixel_however_it_is_cut(random, monkeypatch, block):
-    for _ in range(60):
+    for _ in range(30):
         monkeypatch.setattr(engine, "STRIP_PIXELS", int(random.integers(1, 100)))
         monkeypatch.setattr(runs, "STRIP_RUNS", int(random.integers(1, 100)))
         monkeypatch.setattr(module, "CORNERS", int(random.integers(1, 100)))
@@ -57,7 +61,7 @@ def test_noise_comes_back_pixel_by_pixel_however_it_is_cut(random, monkeypatch, 
 
 
 def test_polygons_are_valid_and_their_measures_are_shapelys(random):
-    for _ in range(60):
+    for _ in range(30):
         mask = noise(random, classes=2)
         table, found = outlined(mask)
         for region, polygon in enumerate(found):
@@ -80,3 +84,29 @@ def test_an_outline_that_would_meet_itself_is_split_into_outline_and_hole():
     table, (polygon,) = outlined(mask, SKIN.names[0])
     assert [len(polygon.interiors), table.pixels[0]] == [1, 7]
     assert polygon.is_valid
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_random_polygons_with_holes_match_shapely(seed):
+    rng = np.random.default_rng(seed)
+    width, height = rng.integers(1, 90, 2)
+    outer = star(rng, rng.uniform(-10, 100, 2), rng.uniform(1, 80), rng.integers(3, 40))
+    solid = shapely.Polygon(outer).buffer(0)
+    inner = solid.buffer(-3)
+    area = solid.difference(shapely.Polygon(star(rng, outer.mean(axis=0), 20, 9)).buffer(0).intersection(inner))
+    rings = [np.array(r.coords) for p in shapely.get_parts(area) for r in (p.exterior, *p.interiors)]
+    y, x = np.mgrid[:height, :width] + 0.5
+    assert np.array_equal(fill(rings, width, height), shapely.contains_xy(area, x, y))
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32 - 1), whole=st.booleans())
+def test_areas_that_share_edges_neither_overlap_nor_leave_gaps(seed, whole):
+    rng = np.random.default_rng(seed)
+    corners = np.array([[0, 0], [40, 0], [40, 30], [0, 30]], dtype=float)
+    inner = rng.uniform(0, 30, (30, 2))
+    # Whole and half numbers put centres exactly on edges and corners.
+    points = np.concatenate([corners, np.round(2 * inner) / 2 if whole else inner])
+    points = np.unique(points, axis=0)
+    times = sum(fill([points[t]], 40, 30).astype(int) for t in Delaunay(points).simplices)
+    assert (times == 1).all()

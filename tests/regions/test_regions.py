@@ -16,7 +16,7 @@ BKG, RET, SCC = SKIN.index("BKG"), SKIN.index("RET"), SKIN.index("SCC")
 LABELS = [0, RET, BKG, SCC, SKIN.index("BCC"), SKIN.index("IEC"), IGNORE]
 
 
-@pytest.fixture(params=range(5))
+@pytest.fixture(params=range(3))
 def random(request, seed):
     return np.random.default_rng((seed, request.param))
 

@@ -11,7 +11,7 @@ from ntrm.regions.runs import CONNECTIVITY, combined, components, dilated, frame
 FOUR = ndimage.generate_binary_structure(2, 1)
 
 
-@pytest.fixture(params=range(5))
+@pytest.fixture(params=range(3))
 def random(request, seed):
     return np.random.default_rng((seed, request.param))
 

@@ -51,10 +51,10 @@ def cleaned(mask, smallest):
 
 def test_in_bands_of_any_height_it_is_the_mask_in_memory(random, monkeypatch):
     changed = 0
-    for _ in range(25):
+    for _ in range(12):
         mask, smallest = random_mask(random), float(random.choice([1.5, 2, 5, 9, 16, 40.5]))
         expected, numbers = literally(mask, smallest)
-        for _ in range(4):
+        for _ in range(2):
             monkeypatch.setattr("ntrm.regions.regions.STRIP_PIXELS", int(random.integers(1, 3000)))
             found, removed = cleaned(mask, smallest)
             np.testing.assert_array_equal(found, expected)

@@ -74,8 +74,9 @@ def first_gradient(run):
 
 
 @pytest.mark.slow
-def test_two_processes_come_to_where_one_comes(data_with_background, tmp_path):
-    data, changes = data_with_background, {**CHANGES, "steps": 2, "validate_every": 1, "fill": 0.5}
+@pytest.mark.parametrize("loss", [{"weighting": "running", "dice": 1}, {"weighting": "batch", "dice": 0}], ids=str)
+def test_two_processes_come_to_where_one_comes(data_with_background, tmp_path, loss):
+    data, changes = data_with_background, {**CHANGES, **loss, "steps": 2, "validate_every": 1, "fill": 0.5}
     two = started([*words(data, tmp_path / "two", changes), "--num-devices", "2"], tmp_path)
     one = trained(data, tmp_path / "one", **changes)
     stdout, stderr = two.communicate(timeout=600)

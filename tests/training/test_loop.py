@@ -1,7 +1,6 @@
 import math
 import os
 import signal
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from ntrm.models.registry import create
 from ntrm.training.batches import StepPlan, WindowStore
 from ntrm.training.loop import SIGNALS, InterruptedTrainingError, Interruption, Training
 from ntrm.training.losses import SegmentationLoss
-from ntrm.training.schedule import Course, Rounds, is_better, learning_rate
+from ntrm.training.schedule import Course, is_better, learning_rate
 
 CPU = torch.device("cpu")
 
@@ -27,12 +26,10 @@ def store(data, tiny_network):
 def make(store, seed):
     """A training by changes to the recipe; every one starts with the same weights."""
 
-    def make_training(rank=0, world=1, **changes):
+    def make_training(**changes):
         recipe = small_recipe(**changes)
         torch.manual_seed(seed)
-        network = create("tiny", store.tiles.schema)
-        plan = StepPlan(len(store), recipe.batch, seed, rank, world)
-        return Training(network, recipe, plan, CPU)
+        return Training(create("tiny", store.tiles.schema), recipe, StepPlan(len(store), recipe.batch, seed), CPU)
 
     return make_training
 
@@ -43,35 +40,15 @@ def tiles_of(store):
     return lambda training, step: next(store.batches([training.plan.windows(step)]))
 
 
-# --- steps ---
-
-
-def test_a_step_is_a_function_of_seed_and_step(make, tiles_of, random):
-    training, other = make(), make()
-    first = training.step(5, tiles_of(training, 5))
-    torch.manual_seed(int(random.integers(1000)))  # whatever was drawn before does not matter
-    torch.rand(7)
-    other.step(2, tiles_of(other, 2))
-    other.restore(make().state([]))
-    assert torch.equal(first.total, other.step(5, tiles_of(other, 5)).total)
-
-
-def filled_training(data, seed, rank=0, world=1, device=CPU, **changes):
-    """A training that fills half of its windows, and those of its first step."""
-    store = WindowStore(TileDataset(open_dataset(data), size=64), device, resident="yes", workers=0)
-    recipe = small_recipe(batch=8, **changes)
-    plan = StepPlan(len(store), 8, seed, rank, world, fill=0.5)
-    training = Training(create("tiny", store.tiles.schema), recipe, plan, device)
-    return training, next(store.batches([plan.windows(0)]))
-
-
 def test_some_windows_of_a_step_show_another_one_where_they_had_glass(data_with_background, seed):
-    training, tiles = filled_training(data_with_background, seed, augment="none")
-    images, masks = training._augmented(0, tiles)
-    fillings = training.plan.fillings(0)
-    assert len(tiles.images) == 8 + len(fillings)
     windows = TileDataset(open_dataset(data_with_background), size=64)
-    for place, index in enumerate(training.plan.indices(0)):
+    plan = StepPlan(len(windows), 8, seed, fill=0.5)
+    training = Training(create("tiny", windows.schema), small_recipe(batch=8, augment="none"), plan, CPU)
+    (tiles,) = WindowStore(windows, CPU, resident="yes", workers=0).batches([plan.windows(0)])
+    images, masks = training._augmented(0, tiles)
+    fillings = plan.fillings(0)
+    assert len(tiles.images) == 8 + len(fillings)
+    for place, index in enumerate(plan.indices(0)):
         own, other = windows[index], windows[fillings.get(place, 0)]
         glass = (own.mask == 2) & (place in fillings)
         assert torch.equal(masks[place], torch.where(glass, other.mask, own.mask))
@@ -109,9 +86,6 @@ def test_validation_scores_all_windows_and_changes_nothing(make, store):
     assert first.accuracy == pytest.approx(float(right))
 
 
-# --- what is learned ---
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 def test_batch_norm_moves_unless_it_is_frozen(make, tiles_of, frozen):
     training = make(freeze_batch_norm=frozen)
@@ -123,9 +97,6 @@ def test_batch_norm_moves_unless_it_is_frozen(make, tiles_of, frozen):
     assert {key for key, value in layer.state_dict().items() if torch.equal(value, before[key])} == (
         {*before} if frozen else set()
     )
-
-
-# --- signals ---
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -147,9 +118,6 @@ def test_a_second_signal_stops_at_once():
         assert interruption.name == "SIGINT"
         with pytest.raises(InterruptedTrainingError, match="at once by a second SIGTERM"):
             os.kill(os.getpid(), signal.SIGTERM)
-
-
-# --- on a GPU ---
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -176,45 +144,16 @@ def test_no_step_waits_for_the_gpu(seed, arch, resident, data_with_background):
     assert len(training.round_losses()) == 40
 
 
-# --- rounds ---
-
-
-def test_every_step_lies_in_one_round(random):
-    for _ in range(50):
-        total, length = (int(n) for n in random.integers(1, 40, 2))
-        rounds = Rounds(total, min(total, length), per_epoch=7)
-        step, ends = 0, []
-        while step < total:
-            step = rounds.end(step)
-            ends.append(step)
-        assert ends == [*range(rounds.length, total, rounds.length), total]
-
-
-# --- learning rate ---
-
-
-def torchs_rates(scheduler_of, total):
+def test_warm_up_and_cosine_are_torchs_own():
+    total, warm, lrs = 50, 10, torch.optim.lr_scheduler
+    recipe = small_recipe(schedule="cosine", warmup=warm / total, learning_rate=0.1)
     optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
-    scheduler = scheduler_of(optimiser)
-    rates = []
-    for _ in range(total):
-        rates.append(optimiser.param_groups[0]["lr"])
+    rise = lrs.LinearLR(optimiser, start_factor=1 / warm, total_iters=warm - 1)
+    scheduler = lrs.SequentialLR(optimiser, [rise, lrs.CosineAnnealingLR(optimiser, total - warm)], [warm])
+    for step in range(total):
+        assert learning_rate(recipe, step, total) == pytest.approx(optimiser.param_groups[0]["lr"], rel=1e-9)
         optimiser.step()
         scheduler.step()
-    return rates
-
-
-def test_warm_up_and_cosine_are_torchs_own():
-    total, warm = 50, 10
-    recipe = small_recipe(schedule="cosine", warmup=warm / total, learning_rate=0.1)
-    lrs = torch.optim.lr_scheduler
-
-    def scheduler(optimiser):
-        rise = lrs.LinearLR(optimiser, start_factor=1 / warm, total_iters=warm - 1)
-        return lrs.SequentialLR(optimiser, [rise, lrs.CosineAnnealingLR(optimiser, total - warm)], [warm])
-
-    expected = torchs_rates(scheduler, total)
-    assert [learning_rate(recipe, step, total) for step in range(total)] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("patience", [1, 2, 5])
@@ -233,21 +172,6 @@ def test_plateau_is_torchs_own(random, patience):
         course = course.after(float(loss), recipe)
         assert learning_rate(recipe, 0, 60, course.reductions) == pytest.approx(optimiser.param_groups[0]["lr"])
     assert course.reductions > 0
-
-
-# --- stopping and keeping ---
-
-
-def test_stops_after_so_many_validations_without_a_better_loss():
-    recipe = small_recipe(early_stopping=3)
-    course, stops = Course(), []
-    for loss in [2.0, 1.0, 1.0, 1.5, 0.5, 0.6, math.nan, 0.5]:
-        course = course.after(loss, recipe)
-        stops.append(course.stops(recipe))
-    assert stops == [False] * 7 + [True]
-    assert course.lowest == 0.5
-    assert not course.stops(small_recipe(early_stopping=None))
-    assert Course(**asdict(course)) == course
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,17 @@
 """The loss against the literal oracle, PyTorch's own weighted mean, and itself over several processes."""
 
-import os
-
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.reference.loss_literal import soft_dice as literal_dice
 from tests.reference.loss_literal import weighted_cross_entropy as literal
-from torch import multiprocessing
 
 from ntrm.core.errors import DataError
 from ntrm.core.labels import IGNORE
+from ntrm.metrics.confusion import confusion
+from ntrm.metrics.overlap import overlap
 from ntrm.models.base import Segmentation
 from ntrm.models.config import schema_for
 from ntrm.training.losses import ClassWeights, SegmentationLoss, class_counts, dice_of, dice_totals
@@ -46,10 +44,11 @@ def weighted_cross_entropy(logits, target):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 7), st.integers(1, 6), st.integers(1, 6))
-def test_is_the_literal_loss(seed, batch, classes, height, width):
+def test_cross_entropy_and_dice_are_the_literal_ones(seed, batch, classes, height, width):
     logits, target = draw(np.random.default_rng(seed), classes, (batch, height, width))
-    expected = literal(logits.numpy(), target.numpy().astype(int))
-    assert weighted_cross_entropy(logits, target).item() == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    arrays = logits.numpy(), target.numpy().astype(int)
+    assert weighted_cross_entropy(logits, target).item() == pytest.approx(literal(*arrays), rel=1e-6, abs=1e-12)
+    assert dice(logits, target).item() == pytest.approx(literal_dice(*arrays), rel=1e-9, abs=1e-12)
 
 
 @every_case
@@ -77,14 +76,16 @@ def test_running_weights_follow_an_exponential_average(random):
     assert restored.eval()(torch.zeros(3)).tolist() == found.tolist(), "a checkpoint carries the average"
 
 
-def test_both_heads_are_weighed_and_reported(random):
+def test_both_heads_are_weighed_and_dice_is_of_the_final_one_alone(random):
     (final, target), (coarse, _) = draw(random), draw(random)
-    loss = loss_of(5)(Segmentation(final, coarse), target)
-    assert loss.final.item() == weighted_cross_entropy(final, target).item()
-    assert loss.coarse.item() == weighted_cross_entropy(coarse, target).item()
-    assert loss.total.item() == pytest.approx(loss.final.item() + 0.4 * loss.coarse.item(), rel=1e-12)
-    alone = loss_of(5)(Segmentation(final), target)
-    assert alone.total.item() == alone.final.item() == loss.final.item()
+    plain, heavy = (loss_of(5, dice=weight)(Segmentation(final, coarse), target) for weight in (0.0, 2.0))
+    assert plain.final.item() == weighted_cross_entropy(final, target).item()
+    assert plain.coarse.item() == heavy.coarse.item() == weighted_cross_entropy(coarse, target).item()
+    assert plain.total.item() == pytest.approx(plain.final.item() + 0.4 * plain.coarse.item(), rel=1e-12)
+    for more in (heavy.total - plain.total, heavy.final - plain.final):
+        assert more.item() == pytest.approx(2 * dice(final, target).item(), rel=1e-9, abs=1e-12)
+    alone = loss_of(5, dice=2.0)(Segmentation(final), target)
+    assert alone.total.item() == alone.final.item() == heavy.final.item()
     assert alone.coarse is None
 
 
@@ -99,81 +100,10 @@ def test_no_value_is_read_back_from_the_device(case):
     assert logits.grad.shape == logits.shape
 
 
-def average_gradients(model):
-    """What distributed data parallelism does: the mean over processes."""
-    if dist.is_initialized():
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= dist.get_world_size()
-
-
-def train_twice(case, model, batches):
-    """Gradients and losses of two steps, as one process of however many sees them."""
-    criterion = loss_of(4, **CASES[case])
-    seen = []
-    for images, target in batches:
-        model.zero_grad()
-        logits = model(images)
-        total = criterion(Segmentation(logits, 0.5 * logits), target).total
-        total.backward()
-        average_gradients(model)
-        seen.append((total.detach(), *(parameter.grad.clone() for parameter in model.parameters())))
-    return seen
-
-
-def one_of_two(rank, folder):
-    """A process of two: its part of each batch."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    weights, batches = torch.load(folder / "inputs.pt")
-    mine = [tuple(part.tensor_split([3])[rank] for part in batch) for batch in batches]
-    found = {}
-    for case in CASES:
-        model = torch.nn.Conv2d(3, 4, 1, dtype=torch.float64)
-        model.load_state_dict(weights)
-        found[case] = train_twice(case, model, mine)
-    torch.save(found, folder / f"found-{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
-    os._exit(0)  # the results are on disk; gloo's threads may abort an ordinary exit
-
-
-def test_two_processes_have_the_gradient_of_the_joined_batch(random, tmp_path):
-    model = torch.nn.Conv2d(3, 4, 1, dtype=torch.float64)
-    batches = []
-    for _ in range(2):
-        images = torch.from_numpy(random.normal(size=(5, 3, 6, 6)))
-        target = torch.from_numpy(random.integers(4, size=(5, 6, 6)).astype(np.uint8))
-        target[:3][target[:3] == 0] = 255  # the first process lacks a class and has other counts than the second
-        target[4] = 0
-        batches.append((images, target))
-    torch.save((model.state_dict(), batches), tmp_path / "inputs.pt")
-    multiprocessing.spawn(one_of_two, args=(tmp_path,), nprocs=2)
-    first, second = (torch.load(tmp_path / f"found-{rank}.pt") for rank in range(2))
-    for case in CASES:
-        steps = zip(train_twice(case, model, batches), first[case], second[case], strict=True)
-        for (loss, *gradients), (left, *averaged), (right, *same) in steps:
-            torch.testing.assert_close((left + right) / 2, loss, rtol=1e-6, atol=0)
-            assert (left - right).abs() > 1e-6, "the halves differ, so the mean is worth testing"
-            for expected, found, twin in zip(gradients, averaged, same, strict=True):
-                torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-9)
-                assert torch.equal(found, twin)
-
-
-# --- soft Dice ---
-
-
 def dice(logits, target):
     """Of one process."""
     own = dice_totals(logits, target)
     return dice_of(own, own.detach(), class_counts(target, logits.shape[1]))
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(1, 7), st.integers(1, 6), st.integers(1, 6))
-def test_dice_is_the_literal_loss(seed, batch, classes, height, width):
-    logits, target = draw(np.random.default_rng(seed), classes, (batch, height, width))
-    expected = literal_dice(logits.numpy(), target.numpy().astype(int))
-    assert dice(logits, target).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_the_gradient_of_dice_is_its_own(random):
@@ -195,18 +125,6 @@ def test_the_mean_gradient_of_parts_is_that_of_the_whole(random):
     (found,) = torch.autograd.grad(sum(parts) / 3, logits)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-15)
     assert expected.abs().max() > 0
-
-
-def test_the_final_head_alone_is_weighed_and_added(random):
-    (final, target), (coarse, _) = draw(random), draw(random)
-    output = Segmentation(final, coarse)
-    plain, heavy = (loss_of(5, dice=weight)(output, target) for weight in (0.0, 2.0))
-    expected = literal_dice(final.numpy(), target.numpy().astype(int))
-    assert (heavy.total - plain.total).item() == pytest.approx(2 * expected, rel=1e-9, abs=1e-12)
-    assert (heavy.final - plain.final).item() == pytest.approx(2 * expected, rel=1e-9, abs=1e-12)
-    assert heavy.coarse.item() == plain.coarse.item()
-    alone = loss_of(5, dice=2.0)(Segmentation(final), target)
-    assert alone.total.item() == alone.final.item() == heavy.final.item()
 
 
 K = 4
@@ -249,18 +167,12 @@ def test_the_loss_is_that_of_the_whole_part_as_one_batch(batches, weighting, mor
     assert scores.coarse == pytest.approx(float(expected.coarse), rel=1e-5)
 
 
-def test_scores_are_counted_pixel_by_pixel(batches):
+def test_scores_are_those_of_all_pixels_together(batches):
     output, target = joined(batches)
-    truth, predicted = target.numpy().ravel(), output.final.argmax(dim=1).numpy().ravel()
-    known = truth != IGNORE
-    truth, predicted = truth[known], predicted[known]
-    both = [np.sum((truth == c) & (predicted == c)) for c in range(K)]
-    either = [np.sum((truth == c) | (predicted == c)) for c in range(K)]
+    expected = overlap(confusion(target.numpy(), output.final.argmax(dim=1).numpy(), K), SCHEMA)
     scores = tally(batches).compute(loss_of(K), SCHEMA)
-    assert scores.iou == pytest.approx(np.mean([b / e for b, e in zip(both, either, strict=True) if e]))
-    sizes = [np.sum(truth == c) + np.sum(predicted == c) for c in range(K)]
-    assert scores.dice == pytest.approx(np.mean([2 * b / s for b, s in zip(both, sizes, strict=True) if s]))
-    assert scores.accuracy == pytest.approx(np.mean(truth == predicted))
+    assert (scores.iou, scores.dice) == pytest.approx((expected.macro["iou"], expected.macro["dice"]))
+    assert scores.accuracy == pytest.approx(expected.pixel_accuracy)
 
 
 def test_only_ignored_pixels_are_refused(batches):

@@ -55,10 +55,9 @@ def test_another_model_to_start_from_is_refused_under_the_same_name(train, finis
     assert caught.value.expected == f"init_sha256 {digest}"
 
 
-@pytest.mark.parametrize("resume", [True, False])
-def test_a_folder_is_trained_into_by_one_command_at_a_time(train, tmp_path, resume):
+def test_a_folder_is_trained_into_by_one_command_at_a_time(train, tmp_path):
     with holding(tmp_path / "run" / LOCK), pytest.raises(RefusedError, match="another process works in"):
-        train(resume=resume)
+        train()
     with pytest.raises(InterruptedTrainingError):
         train(say=interrupt_after("step 2 ", signal.SIGTERM))
     before = files(tmp_path / "run")
@@ -79,9 +78,8 @@ def interrupt_after(line, number):
     return say
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_after_a_round_and_the_run_is_resumed_exactly(train, finished, tmp_path, number, random):
-    step = 2 * int(random.integers(1, 6))
+def test_a_signal_stops_after_a_round_and_the_run_is_resumed_exactly(train, finished, tmp_path, random):
+    step, number = 2 * int(random.integers(1, 6)), signal.SIGTERM
     with pytest.raises(InterruptedTrainingError, match=f"stopped by {number.name}; .* after step {step} ") as caught:
         train(say=interrupt_after(f"step {step} ", number))
     assert caught.value.exit_code == 130
@@ -141,9 +139,6 @@ def test_a_run_that_goes_on_keeps_what_it_started_from(train, tmp_path):
     assert after["init_report"] == before["init_report"]
     assert not [line for line in said if line.startswith("encoder from")]
     assert weights(tmp_path / "run") == weights(tmp_path / "never")
-
-
-# --- killed ---
 
 
 def start_training(data, out, tmp_path, program=("-m", "ntrm"), progress="none", **changes):

@@ -46,14 +46,6 @@ def test_a_run_is_finished_once_it_is_written(tmp_path):
     assert replace(result, provenance={"level": ""}).as_dict()["provenance"] == {"level": None}
 
 
-@pytest.mark.parametrize("content", ["{", "[]", b"\xff\xfe"])
-def test_a_damaged_provenance_is_told(tmp_path, content):
-    path = tmp_path / "provenance.json"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(DataError, match="provenance"):
-        claim(tmp_path, resume=True)
-
-
 def claim(out, *, resume=False):
     with locked(out, resume=resume):
         pass
@@ -73,9 +65,11 @@ def test_folders(tmp_path):
     with pytest.raises(UsageError, match="not a folder"):
         claim(tmp_path / "mine.txt", resume=True)
     assert {path.name for path in tmp_path.iterdir()} == {".partial-1.json", "mine.txt"}
+    for content in (b"{", b"[]", b"\xff\xfe"):
+        (tmp_path / "provenance.json").write_bytes(content)
+        with pytest.raises(DataError, match="provenance"):
+            claim(tmp_path, resume=True)
 
-
-# --- provenance ---
 
 CPU = torch.device("cpu")
 
@@ -96,23 +90,11 @@ def test_it_is_a_json_document_of_what_was_run(tmp_path):
     assert before <= time <= datetime.now(UTC)
     assert time.utcoffset() == timedelta(0)
     assert document.keys() >= {"versions", "git", "device", "platform", "windows", "sessions"}
-
-
-def leaves(value):
-    """Every text and number of a document."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return {value} if parts is None else {leaf for part in parts for leaf in leaves(part)}
-
-
-def test_nobody_is_named(tmp_path):
-    document = written(tmp_path, command=("ntrm", "train"))
-    texts = leaves(document)
-    assert {"ntrm", "train", __version__} <= texts
-    assert not texts & {platform.node(), getpass.getuser(), str(Path.home())}
-    assert str(Path.home()) + os.sep not in json.dumps(document)
-
-
-# --- the state of the code ---
+    assert __version__ in document["versions"].values()
+    # Nobody is named.
+    text = json.dumps(document)
+    assert not any(f'"{name}"' in text for name in (platform.node(), getpass.getuser(), str(Path.home())))
+    assert str(Path.home()) + os.sep not in text
 
 
 def test_a_tracked_package_has_a_commit_and_may_be_changed_and_one_installed_inside_is_no_part_of_it(tmp_path):

@@ -44,24 +44,13 @@ def slides(tmp_path_factory):
     return found
 
 
-@pytest.fixture
-def init(tmp_path):
+@pytest.fixture(scope="module")
+def init(tmp_path_factory, tiny_network):
     """An untrained network of the slides' classes and µm/px."""
-    torch.manual_seed(0)
-    network = create("tiny", schema_of())
+    folder, network = tmp_path_factory.mktemp("init") / "model", create("tiny", schema_of())
     network.describe(mpp=MPP, window=64)
-    network.save_pretrained(tmp_path / "init")
-    return tmp_path / "init"
-
-
-@pytest.fixture
-def known(tmp_path, random):
-    """A dataset of the same classes."""
-    sections = {}
-    for number, split in enumerate(("train", "train", "train", "train", "val", "test")):
-        seen = draw_mask(random, 100, 150)
-        sections[f"s{number}"] = (split, f"p{number}", seen, seen)
-    return write_dataset(tmp_path / "known", sections)
+    network.save_pretrained(folder)
+    return folder
 
 
 def learn(slides, init, out, data=None, trust="hand", **settings):
@@ -69,29 +58,23 @@ def learn(slides, init, out, data=None, trust="hand", **settings):
     return train(data, out, init=init, corrections=CorrectedResults(slides.results, slides.slides, trust), **settings)
 
 
-def test_corrected_slides_alone_train_for_a_fixed_number_of_steps(slides, init, tmp_path):
+def test_corrected_slides_alone_train_for_a_fixed_number_of_steps_and_the_run_says_what_it_learned_from(
+    slides, init, tmp_path
+):
     said = []
-    result = learn(slides, init, tmp_path / "run", say=said.append)
+    result = learn(slides, init, tmp_path / "run", trust="followed", say=said.append)
     assert result.steps == result.best["step"] == 4
     assert result.best["iou"] is None
     assert result.provenance["recipe"]["keep"] == "last"
     assert any("no model selection" in line for line in said)
-    counted = "corrected slides: 2; pixels that count: 400, of SCC"
-    assert f"{counted}; nothing keeps the network from forgetting EPI, RET, BKG" in said
+    assert any(line.startswith("--trust followed learns from corrected places alone") for line in said)
+    counted = "corrected slides: 2; pixels that count: 480, of RET, SCC"
+    assert f"{counted}; nothing keeps the network from forgetting EPI, BKG" in said
     assert [row["val_loss"] for row in read_log(tmp_path / "run" / "log.csv")] == [None, None]
     before, after = (load_file(folder / "model.safetensors") for folder in (init, result.model))
     assert any(not torch.equal(before[key], after[key]) for key in before)
     assert not (result.model / "reference.json").exists()
-
-
-def test_the_run_says_which_versions_of_which_corrections_it_learned_from(slides, init, tmp_path):
-    said = []
-    whole = learn(slides, init, tmp_path / "whole", trust="all", say=said.append).provenance["corrections"]
-    assert whole["trust"] == "all"
-    assert [sum(slide["pixels"].values()) for slide in whole["slides"]] == [SHAPE[0] * SHAPE[1]] * 2
-    assert not any("--trust" in line for line in said)
-    followed = learn(slides, init, tmp_path / "run", trust="followed", say=said.append).provenance["corrections"]
-    assert any(line.startswith("--trust followed learns from corrected places alone") for line in said)
+    followed = result.provenance["corrections"]
     assert [(slide["slide_id"], slide["version"], slide["pixels"]) for slide in followed["slides"]] == [
         ("a", 1, {"RET": 40, "SCC": 200}),
         ("b", 1, {"RET": 40, "SCC": 200}),
@@ -101,23 +84,19 @@ def test_the_run_says_which_versions_of_which_corrections_it_learned_from(slides
     assert written == followed
 
 
-def test_a_run_that_was_killed_while_it_wrote_the_slides_begins_again(slides, init, tmp_path):
-    whole = learn(slides, init, tmp_path / "whole")
+def test_a_run_that_was_killed_while_it_wrote_the_slides_begins_again_and_never_with_others(slides, init, tmp_path):
+    said = []
+    whole = learn(slides, init, tmp_path / "whole", trust="all", say=said.append)
+    learned_from = whole.provenance["corrections"]
+    assert learned_from["trust"] == "all"
+    assert [sum(slide["pixels"].values()) for slide in learned_from["slides"]] == [SHAPE[0] * SHAPE[1]] * 2
+    assert not any("--trust" in line for line in said)
     (tmp_path / "run" / "corrections" / "Images").mkdir(parents=True)
     (tmp_path / "run" / "corrections" / "Images" / "a.tif").write_bytes(b"half")
-    resumed = learn(slides, init, tmp_path / "run", resume=True)
-    assert weights(resumed.folder) == weights(whole.folder)
-
-
-def test_a_run_is_not_resumed_with_other_corrections(init, tmp_path):
-    slides = segmented(tmp_path / "more", names="a")
-    correct(slides.results, "a", step(SHAPE, "SCC", (80, 90, 40, 60)))
-    learn(slides, init, tmp_path / "run")
-    before = weights(tmp_path / "run")
-    correct(slides.results, "a", step(SHAPE, "EPI", (0, 2, 0, 2)))
+    assert weights(learn(slides, init, tmp_path / "run", trust="all", resume=True).folder) == weights(whole.folder)
     with pytest.raises(RefusedError, match="other corrections"):
         learn(slides, init, tmp_path / "run", resume=True)
-    assert weights(tmp_path / "run") == before
+    assert weights(tmp_path / "run") == weights(whole.folder)
 
 
 def test_a_few_areas_on_a_large_section_are_all_that_is_trained_on(random, tmp_path):
@@ -131,7 +110,12 @@ def test_a_few_areas_on_a_large_section_are_all_that_is_trained_on(random, tmp_p
     assert windows.unknown == 25 - 2
 
 
-def test_beside_a_dataset_corrected_windows_are_about_half(slides, known, tmp_path):
+def test_beside_a_dataset_corrected_windows_are_about_half(slides, random, tmp_path):
+    sections = {}
+    for number, split in enumerate(("train", "train", "train", "train", "val", "test")):
+        seen = draw_mask(random, 100, 150)
+        sections[f"s{number}"] = (split, f"p{number}", seen, seen)
+    known = write_dataset(tmp_path / "known", sections)
     given = open_training_data(known, tmp_path, corrections=CorrectedResults(slides.results, slides.slides))
     windows = given.windows(small_recipe(window=32, overlap=0))
     corrected = [source for source in windows.sources if source.case.name in "ab"]
@@ -139,11 +123,11 @@ def test_beside_a_dataset_corrected_windows_are_about_half(slides, known, tmp_pa
     assert len({source.window for source in windows.sources if source.case.name == "s0"}) == 4 * 5
 
 
-@pytest.fixture
-def divided(tmp_path):
+@pytest.fixture(scope="module")
+def divided(tmp_path_factory):
     """Corrected slides a, to learn from, and b, for validation."""
     rows = ["slide,patient,split", "slides/a.tif,A,train", "slides/b.tif,B,val"]
-    slides = segmented(tmp_path / "split", rows=rows)
+    slides = segmented(tmp_path_factory.mktemp("split"), rows=rows)
     for name in "ab":
         correct(slides.results, name, step(SHAPE, "SCC", (80, 90, 40, 60)))
     return slides

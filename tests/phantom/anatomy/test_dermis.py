@@ -14,6 +14,7 @@ from ntrm.phantom.tissues import KINDS
 ALWAYS = DermisParameters(
     elastosis=1.0, elastosis_fraction=(1.0, 1.0), oedema=1.0, oedema_fraction=(1.0, 1.0), scar=1.0
 )
+NEVER = replace(ALWAYS, elastosis=0.0, oedema=0.0, scar=0.0)
 
 
 @pytest.fixture
@@ -31,29 +32,18 @@ def painted(seed, specimen, kind):
     return skin, strata
 
 
-def test_elastosis_is_upper_dermis_but_not_the_very_edge_of_it(seed, specimen):
-    skin, strata = painted(seed, specimen, replace(ALWAYS, oedema=0.0, scar=0.0))
-    solar = skin.kinds == KINDS["elastosis"]
-    depth = skin.v - skin.along_bent(strata.epidermis)
-    assert solar.any()
-    assert np.isin(skin.mask[solar], (PAP, RET)).all()
-    assert (depth + 0.8 * skin.sway)[solar].min() >= ALWAYS.spared
-    assert depth[solar].max() < 2000
-
-
-def test_oedema_is_papillary_dermis(seed, specimen):
-    skin, _ = painted(seed, specimen, replace(ALWAYS, elastosis=0.0, scar=0.0))
-    swollen = skin.kinds == KINDS["oedema"]
-    assert swollen.any()
-    assert (skin.mask[swollen] == PAP).all()
-
-
-def test_a_scar_is_reticular_dermis_from_the_surface_down(seed, specimen):
-    skin, _ = painted(seed, specimen, replace(ALWAYS, elastosis=0.0, oedema=0.0))
-    scarred = skin.kinds == KINDS["scar"]
-    assert (skin.mask[scarred] == RET).all()
-    if scarred.any():
-        assert skin.v[scarred].max() < 1.5 * ALWAYS.scar_depth[1]
+@pytest.mark.parametrize(("name", "labels"), [("elastosis", (PAP, RET)), ("oedema", (PAP,)), ("scar", (RET,))])
+def test_changed_dermis_lies_where_it_belongs(seed, specimen, name, labels):
+    skin, strata = painted(seed, specimen, replace(NEVER, **{name: 1.0}))
+    there = skin.kinds == KINDS[name]
+    assert there.any() or name == "scar"
+    assert np.isin(skin.mask[there], labels).all()
+    if name == "scar":
+        assert skin.v[there].max(initial=0) < 1.5 * ALWAYS.scar_depth[1]
+    if name == "elastosis":  # the upper dermis, but not the very edge of it
+        depth = skin.v - skin.along_bent(strata.epidermis)
+        assert (depth + 0.8 * skin.sway)[there].min() >= ALWAYS.spared
+        assert depth[there].max() < 2000
 
 
 def test_every_vessel_has_a_wall_around_its_lumen(seed, specimen):

@@ -30,15 +30,6 @@ def test_angle_counts_clockwise_from_the_top(angle, out_y, out_x):
     assert (y[0], x[0]) == pytest.approx((100 * out_y, 100 * out_x), abs=0.01)
 
 
-def test_the_skin_is_the_same_at_every_resolution():
-    frame = Frame(7, 33.0, 6000.0, fold=Fold(100.0, 80.0, 10.0, lean=0.2))
-    coarse = frame.to_skin(PhantomGrid((50, 60), 15.0, (-300.0, -200.0)))
-    fine = frame.to_skin(PhantomGrid((150, 180), 5.0, (-300.0, -200.0)))
-    for few, many in zip(coarse, fine, strict=True):
-        # The centre of a coarse pixel is the centre of the middle one of its nine fine pixels.
-        assert np.mean(np.abs(few - many[1::3, 1::3]) < 0.1) > 0.99  # the rest straddles the fold's finest octave
-
-
 def test_fold_hides_a_strip_of_skin():
     flat = Frame(3, 0.0, 1e6, warp_um=0.0)
     folded = Frame(3, 0.0, 1e6, warp_um=0.0, fold=Fold(0.0, 120.0, 0.0, lean=0.0, wave_um=0.0))

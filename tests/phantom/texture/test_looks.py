@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.phantom.masks import blobs, layered
+from tests.phantom.masks import layered
 
 from ntrm.core.labels import SKIN
-from ntrm.core.pixels import block_means
 from ntrm.phantom.render import Artefacts, render
 from ntrm.phantom.stain import Stain
 from ntrm.phantom.texture.looks import LookParameters
@@ -61,25 +60,3 @@ def test_melanin_browns_the_basal_layer_and_nothing_else(seed, looks):
     top, bottom = np.flatnonzero((mask == SKIN.index("EPI")).any(axis=1))[[0, -1]]
     rows = np.flatnonzero(changed.any(axis=1))
     assert top - 1 <= rows[0] <= rows[-1] <= bottom + 2
-
-
-@pytest.mark.parametrize(("one", "other"), [("IEC", "EPI"), ("SCC", "IEC"), ("BCC", "FOL"), ("PAP", "RET")])
-def test_full_ambiguity_hides_the_pair_in_version_2(seed, one, other):
-    mask = blobs(seed, (90, 90), 6.7, [one, other, "BKG", "INF", "HYP", "KER", "RET" if one == "BCC" else "BCC"])
-    swapped = mask.copy()
-    swapped[mask == SKIN.index(one)], swapped[mask == SKIN.index(other)] = SKIN.index(other), SKIN.index(one)
-    assert np.array_equal(*(render(each, 6.7, seed, ambiguity=1, version="2") for each in (mask, swapped)))
-
-
-@pytest.mark.parametrize("seed_offset", range(2))
-def test_resolutions_are_views_of_one_picture_in_version_2(seed, seed_offset):
-    names = ("RET", "PAP", "INF", "KER", "EPI", "BCC", "BKG")
-    coarse, fine = blobs(seed, (96, 96), 6.7, names), blobs(seed, (480, 480), 1.34, names)
-    for name, label in (("elastosis", "PAP"), ("scar", "RET"), ("basket weave", "KER")):
-        for mask in (coarse, fine):
-            mask[mask == SKIN.index(label)] = CODES[name, label]
-    averaged = block_means(render(fine, 1.34, seed + seed_offset, **CLEAN).astype(np.float32), (5, 5))
-    direct = render(coarse, 6.7, seed + seed_offset, **CLEAN)
-    tissue = coarse != SKIN.index("BKG")
-    assert np.corrcoef(averaged[tissue][:, 1], direct[tissue][:, 1])[0, 1] > 0.9
-    assert np.abs(averaged[tissue].mean(axis=0) - direct[tissue].mean(axis=0)).max() < 5

@@ -6,22 +6,6 @@ import pytest
 from ntrm.core.labels import SKIN
 from ntrm.phantom.anatomy.frame import PhantomGrid
 from ntrm.phantom.texture.scene import Scene
-from ntrm.phantom.texture.structures import HOLLOWS, Spots
-
-
-def spots(seed, mpp, side_um=600.0, patch=0.0):
-    axis = (np.arange(int(side_um / mpp)) + 0.5) * mpp
-    y, x = (v.ravel() for v in np.meshgrid(axis, axis, indexing="ij"))
-    still = np.zeros(y.size, dtype=np.float32)
-    return Spots(seed, y, x, eosin=still + 1, bend=still, patch=still + np.float32(patch))
-
-
-@pytest.mark.parametrize("patch", [0.0, 1.0], ids=["sweat", "sebaceous"])
-@pytest.mark.parametrize("name", HOLLOWS)
-def test_coarse_grids_keep_as_much_dye_as_fine_ones(seed, name, patch):
-    dye, _ = HOLLOWS[name]
-    fine, coarse = (dye(spots(seed, mpp, patch=patch), mpp).mean() for mpp in (0.67, 3.35))
-    assert coarse == pytest.approx(fine, rel=0.12)
 
 
 def test_fat_cells_are_not_cut_in_two(seed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -12,6 +12,9 @@ from ntrm.cli import shared_options as options
 from ntrm.cli.console import Console, command, make_table
 from ntrm.core.wording import counted
 from ntrm.results.familiarity import cancers_in_words
+
+if TYPE_CHECKING:
+    from ntrm.segment.batch import Segmented
 
 
 @command
@@ -78,14 +81,19 @@ def segment(
             "using the bundled model: trained on synthetic sections, for trying the software, not for real slides"
         )
     result = run(**console.given(), progress=console.progress)
+    show_slides(result, console)
+    console.note(f"written: {out}")
+    return result.exit_code
+
+
+def show_slides(result: Segmented, console: Console) -> None:
+    """What became of each slide."""
     document = result.as_dict()
     console.result(document, _slides(document))
     for note in result.notes:
         console.note(f"note: {note}")
     for slide in result.failed:
         console.failed(slide.reason, slide.slide_id)
-    console.note(f"written: {out}")
-    return result.exit_code
 
 
 def _slides(document: dict[str, Any]) -> Table:

@@ -57,21 +57,22 @@ def serve(
     if not hasattr(os, "geteuid"):
         hint = "every other command works here; for the service use Linux, macOS or WSL"
         raise UsageError("the service needs a POSIX system", got=sys.platform, hint=hint)
-    if not _is_installed():
+    if not has_service():
         raise RefusedError("the service is not installed", hint=INSTALL)
     from ntrm.service.core.settings import ServiceSettings
 
     settings = ServiceSettings(
         **console.given("root", "token_file", "open_page"), roots=tuple(root or ()), token=_token(token_file)
     )
-    return _start(settings, console, open_page=open_page)
+    return start_service(settings, console, open_page=open_page)
 
 
-def _is_installed() -> bool:
+def has_service() -> bool:
+    """Whether the service is installed."""
     return all(find_spec(module) for module in ("fastapi", "uvicorn"))
 
 
-def _start(settings: ServiceSettings, console: Console, *, open_page: bool) -> int:
+def start_service(settings: ServiceSettings, console: Console, *, open_page: bool = True) -> int:
     """Serve until a signal ends it, and say where."""
     from ntrm.service.serve import quiet_logs
     from ntrm.service.serve import serve as run
@@ -139,11 +140,11 @@ def demo(
     results, roots = out / RESULTS, (out / DATASET, out / FOREIGN)
     if serve is None:
         serve = sys.stdin.isatty() and sys.stdout.isatty()
-    if serve and not console.json and _is_installed():
+    if serve and not console.json and has_service():
         from ntrm.service.core.settings import ServiceSettings
 
         settings = ServiceSettings(out=results, roots=roots, port=0)
-        return _start(settings, console, open_page=True)
+        return start_service(settings, console)
     how = INSTALL + ", then " if serve and not console.json else ""
     console.note(f"the viewer:  {how}ntrm serve {results} --root {roots[0]} --root {roots[1]}")
     return 0

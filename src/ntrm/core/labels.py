@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ntrm.core.csv_text import read_table, write_rows
+from ntrm.core.csv_text import Open, read_columns, write_rows
 from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error, plain_number
 
 IGNORE = 255  # Mask value of pixels about which nothing is known; never a class
@@ -128,6 +128,16 @@ class LabelSchema:
     def nameable(self) -> tuple[str, ...]:
         """Names that a person can give to tissue, or to glass."""
         return tuple(name for name in self.names if name != self.unnamed)
+
+    def without_unnamed(self) -> LabelSchema:
+        """The classes that tissue can be called, numbered anew."""
+        tissues = (replace(self[name], index=index) for index, name in enumerate(self.nameable))
+        return self if self.unnamed is None else LabelSchema(tuple(tissues), self.background, self.name)
+
+    def check_nameable(self, name: str) -> None:
+        """Refuse what no tissue can be called by a person."""
+        if name not in self.nameable:
+            raise choices_error("unknown class", name, self.nameable)
 
     @cached_property
     def palette(self) -> NDArray[np.uint8]:
@@ -292,9 +302,9 @@ def _check_tissues(tissues: Sequence[Tissue]) -> None:
             raise DataError(f"impossible colour of {tissue.name}", got=tissue.rgb, expected=whole)
 
 
-def read_schema(path: Path) -> LabelSchema:
+def read_schema(path: Path, open_file: Open | None = None) -> LabelSchema:
     """Schema from a ``classes.csv`` with columns index, name, r, g, b and optionally title."""
-    rows = read_table(path, ("index", "name", "r", "g", "b"))
+    _, rows = read_columns(path, ("index", "name", "r", "g", "b"), open_file=open_file)
     try:
         tissues = tuple(
             Tissue(int(row["index"]), row["name"], row.get("title") or row["name"], rgb_of(row[c] for c in "rgb"))

@@ -30,9 +30,10 @@ def painted_areas(path: Path, mask: SlideMask) -> tuple[Mask, dict[str, int]]:
     if not areas:
         hint = "give the areas their class in QuPath, and export them again"
         raise DataError(f"{path.name} has no area with a class", expected=", ".join(names), hint=hint)
-    unknown = next((each.name for each in areas if each.name not in names), None)
+    known = mask.schema.nameable
+    unknown = next((each.name for each in areas if each.name not in known), None)
     if unknown is not None:
-        raise choices_error(f"{path.name}: the model does not know this tissue", unknown, names)
+        raise choices_error(f"{path.name}: this tissue is none of the classes", unknown, known)
     (height, width), (step_x, step_y) = mask.shape, mask.summary.grid.to_level0[:2]
     count_clipped(areas, (width * step_x, height * step_y), path.name, mask.folder.name)
     drawn = _without_exported(areas, mask.folder)

@@ -1,7 +1,8 @@
 """Corrected slides as a dataset to train on: the slides' images, and their corrected masks, or less of them.
 
-By default the whole corrected mask counts: what a person left as it is counts as right. On request only pixels that a
-person named, confirmed or drew are of their class, with or without what followed, and all others are ignored.
+By default the whole corrected mask counts: what a person left as it is counts as right, but for what nobody has named
+yet. On request only pixels that a person named, confirmed or drew are of their class, with or without what followed,
+and all others are ignored.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class CorrectedResults:
         anew. Several processes may call this at once: the first writes. ``schema`` is that of a dataset that these
         slides are to be used with; its names must be those of the masks.
         """
-        slides, own = self.corrected, self.corrected[0].mask.schema
+        slides, own = self.corrected, self.corrected[0].mask.schema.without_unnamed()
         record: dict[str, Any] = {"trust": self.trust, "slides": [each.record() for each in slides]}
         with holding(out / LOCK, wait=True):
             before = read_object(out / RECORD)
@@ -221,16 +222,18 @@ def _write_slide(
     """Write image and mask of each area in which something counts; their names, and the pixels of each class."""
     names, mask = [], slide.mask
     pixels = np.zeros(256, dtype=np.int64)
+    renumbered = schema.remap_table(mask.schema, {name: "" for name in (mask.schema.unnamed,) if name})
     # With its place, where there may be several areas, or where the id looks like such a name.
     placed = max(mask.shape) > BLOCK or re.search(r"_[0-9]+_[0-9]+$", slide.slide_id)
     with closing(open_isolated(file)) as reader:
         grid = mask.grid(reader)
-        for area, known in known_areas(mask.labels(), state_of(slide.log, schema, mask.shape), trust):
+        for area, known in known_areas(mask.labels(), state_of(slide.log, mask.schema, mask.shape), trust):
             names.append(f"{slide.slide_id}_{area.top}_{area.left}" if placed else slide.slide_id)
             image = grid.read(area.top, area.left, area.height, area.width)
             write_image(out / "Images" / f"{names[-1]}.tif", image, mask.resolution)
-            write_indexed_mask(out / "Masks" / f"{names[-1]}.png", known, schema)
-            pixels += np.bincount(known.ravel(), minlength=256)
+            target = renumbered[known]
+            write_indexed_mask(out / "Masks" / f"{names[-1]}.png", target, schema)
+            pixels += np.bincount(target.ravel(), minlength=256)
     return names, {tissue.name: int(pixels[tissue.index]) for tissue in schema.tissues if pixels[tissue.index]}
 
 
@@ -245,6 +248,8 @@ def known_areas(labels: Mask, state: State, trust: str) -> Iterator[tuple[Window
             if trust == FOLLOWED:
                 counts |= state.followed.rows(top, *block.shape)
             targets[~counts] = IGNORE
+        if state.schema.unnamed_index is not None:
+            targets[targets == state.schema.unnamed_index] = IGNORE
         for left in range(0, width, BLOCK):
             known = targets[:, left : left + BLOCK] != IGNORE
             if not known.any():

@@ -73,7 +73,7 @@ class FolderCorrections:
     def click(self, slide_id: str, x: int, y: int, tissue: str, *, all_slides: bool = False, **how: Any) -> None:
         """Name the part, or the region, at a pixel of the mask, and carry the name on; ``how``: fields of ``Name``."""
         slide = self.slide(slide_id)
-        slide.mask.schema.index(tissue)
+        slide.mask.schema.check_nameable(tissue)
         slide.engine.units(slide.mask, whole_regions=True).at((y, x))  # refused before the slide is read
         ask = Name(version=slide.log.version, points=[slide.point((y, x))], tissue=tissue, by=self.by, **how)
         if ask.spread or not ask.whole_regions:

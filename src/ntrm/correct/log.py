@@ -1,8 +1,9 @@
 """``corrections.jsonl``: what a person changed in a slide's mask, one line a step, only ever appended to.
 
-The first line says which mask the steps are about. A step holds what was said (the places and the tissue) and what came
-of it (the pixels), so that the corrected mask follows from the network's mask and the log alone, on any machine. To
-undo is a step, too: nothing is ever removed. No names, unless a person gives initials.
+The first line says which mask the steps are about; a further one follows where classes were added or renamed, as they
+can be where tissues are named from nothing. A step holds what was said (the places and the tissue) and what came of it
+(the pixels), so that the corrected mask follows from the network's mask and the log alone, on any machine. To undo is a
+step, too: nothing is ever removed. No names, unless a person gives initials.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, NtrmError, RefusedError, UsageError
 from ntrm.core.io import STRICT, holding, open_for_update, parsed, writing
 from ntrm.core.wording import PURPOSE
 from ntrm.results.folder import SlideFolder
@@ -27,6 +28,7 @@ from ntrm.version import __version__
 
 INITIALS = 8  # Characters that initials may have
 MOST_STEPS, MOST_BYTES = 5_000, 64 * 2**20  # Of one slide: what they come to is known in some seconds
+RECORD_BEGINS = b'{"format"'  # A line that says, once more, which mask and classes the steps after it are about
 SET_ASIDE = "move it away; the network's mask is as it was"
 
 Place = tuple[int, int]  # Row and column in pixels of the mask
@@ -88,6 +90,11 @@ class Step:
         if self.by is not None and not (self.by.isprintable() and 0 < len(self.by) <= INITIALS):
             raise UsageError("impossible initials", got=self.by, expected=f"1 to {INITIALS} characters")
 
+    def renamed(self, names: Mapping[str, str]) -> Step:
+        """The same of classes with other names."""
+        followed = {names.get(name, name): pixels for name, pixels in self.followed.items()}
+        return replace(self, tissue=self.tissue and names.get(self.tissue, self.tissue), followed=followed)
+
 
 @dataclass(frozen=True)
 class Log:
@@ -142,8 +149,11 @@ class Log:
         return tuple(done), tuple(undone)
 
     def check(self, record: MaskRecord, seen: int | None = None) -> Log:
-        """Itself; refused as a log about another mask, or where a person saw another version."""
-        if self.record not in (None, record):
+        """Itself, by the classes' present names; refused as about another mask, or where a person saw another version.
+
+        Where tissues are named from nothing, classes are added and renamed meanwhile: their numbers stay.
+        """
+        if self.record is not None and replace(self.record, classes=record.classes) != record:
             raise RefusedError(
                 f"{record.slide_id}: the corrections are about another mask",
                 hint=f"the slide was segmented again: move {CORRECTIONS} away, and correct the new mask",
@@ -155,7 +165,10 @@ class Log:
                 expected=f"version {self.version}",
                 hint="look at the slide as it is now, and correct it again",
             )
-        return self
+        if self.record is None or self.record.classes == record.classes:
+            return self
+        names = dict(zip(self.record.classes, record.classes, strict=False))
+        return Log(record, tuple(step.renamed(names) for step in self.steps))
 
     def with_step(self, record: MaskRecord, step: Step) -> Log:
         """One more step; an undo or redo gets the step that it is about."""
@@ -179,19 +192,27 @@ def read_log(folder: Path) -> Log:
     except OSError as error:
         raise DataError(f"cannot read {folder / CORRECTIONS}", got=error, hint=SET_ASIDE) from error
     lines, number, steps = content[: content.rfind(b"\n") + 1].splitlines(), 0, list[Step]()
+    record: MaskRecord | None = None
     try:
-        record = parsed(MaskRecord, lines[0]) if lines else None
-        for number, line in enumerate(lines[1:], 1):
-            step = parsed(Step, line)
-            if step.number != number or number > MOST_STEPS:
-                raise ValueError(f"step {step.number}, not {number} of at most {MOST_STEPS}")
-            if record is not None and (unknown := {step.tissue, *step.followed} - {None, *record.classes}):
+        for line in lines:
+            number += 1
+            if record is None or line.startswith(RECORD_BEGINS):
+                record, before = parsed(MaskRecord, line), Log(record, tuple(steps))
+                steps = [*before.check(record).steps]
+                if before.record is not None:  # whoever wrote this did not know the newest classes yet
+                    newer = before.record.classes[len(record.classes) :]
+                    record = replace(record, classes=(*record.classes, *newer))
+                continue
+            step, expected = parsed(Step, line), len(steps) + 1
+            if step.number != expected or expected > MOST_STEPS:
+                raise ValueError(f"step {step.number}, not {expected} of at most {MOST_STEPS}")
+            if unknown := {step.tissue, *step.followed} - {None, *record.classes}:
                 raise ValueError(f"tissues that the mask does not have: {unknown}")
             steps.append(step)
         log = Log(record, tuple(steps))
         _ = log.active  # an undo of nothing is damage
-    except (UsageError, ValueError, IndexError) as error:
-        what = f"{folder.name}: {CORRECTIONS} is damaged in line {number + 1}"
+    except (NtrmError, ValueError, IndexError) as error:
+        what = f"{folder.name}: {CORRECTIONS} is damaged in line {number}"
         raise DataError(what, got=error, hint=SET_ASIDE) from error
     return log
 
@@ -203,12 +224,14 @@ def append(folder: Path, record: MaskRecord, step: Step, *, after: int | None = 
     """
     SlideFolder(folder).check()
     with holding(folder / HIDDEN / CORRECTIONS_LOCK, wait=True):
-        log = read_log(folder).check(record)
+        before = read_log(folder)
+        log = before.check(record)
         if log.with_key(step.key) is not None:
             return log
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         new = log.check(record, after).with_step(record, replace(step, when=now))
-        lines = [asdict(new.steps[-1])] if log.record is not None else [asdict(record), asdict(new.steps[-1])]
+        is_told = before.record is not None and before.record.classes == record.classes
+        lines = [*([] if is_told else [asdict(record)]), asdict(new.steps[-1])]
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
         with writing(folder / CORRECTIONS), open_for_update(folder / CORRECTIONS) as stream:
             end = stream.read().rfind(b"\n") + 1

@@ -13,6 +13,7 @@ from ntrm.core.wording import NO_MODEL
 from ntrm.correct.log import Log, MaskRecord, read_log
 from ntrm.correct.state import State, state_of
 from ntrm.regions.regions import Regions, scan_mask
+from ntrm.results.classes import folder_classes
 from ntrm.results.documents import AGAIN, Summary, read_summary
 from ntrm.results.mask_file import labels_in, mask_sha256, opened_mask, schema_in
 from ntrm.results.slide_state import Plan, SlideState, finished
@@ -64,7 +65,8 @@ class SlideMask:
         """The slide on the grid of its mask; ``mpp`` is the slide's µm/px if it is not as it was segmented."""
         stated, mask = self.segmented[1].mpp, self.summary.grid
         mpp = mpp or (None if stated is None else Resolution(*stated))
-        grid = SlideGrid(reader, self.summary.wanted_mpp, mpp)
+        make = SlideGrid.no_finer if self.summary.model is None else SlideGrid
+        grid = make(reader, self.summary.wanted_mpp, mpp)
         if (grid.height, grid.width) != self.shape:
             raise RefusedError(
                 f"{self.summary.slide_id}: slide and mask do not match",
@@ -91,12 +93,14 @@ def open_mask(folder: Path) -> SlideMask:
     with opened_mask(folder) as stored:
         schema = schema_in(stored, summary)
         digest = mask_sha256(folder)
+    if summary.model is None:
+        schema = folder_classes(folder.parent)
     record = MaskRecord(
         slide_id=summary.slide_id,
         mask=digest,
         height=summary.grid.height,
         width=summary.grid.width,
-        classes=summary.classes,
+        classes=schema.names,
     )
     return SlideMask(folder, summary, schema, record)
 

@@ -81,12 +81,14 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     if len(rows) != len(network.table):
         what, got = f"{mask.folder.name}: {paths.MASK} does not have the regions of the tables", len(network.table)
         raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
-    confidence = np.array([row["mean_confidence"] or 0.0 for row in rows], dtype=np.float64)
+    known = [row["mean_confidence"] for row in rows]
+    confidence = np.array([np.nan if each is None else each for each in known], dtype=np.float64)
     labels, grid = corrections.paint(before), grid.with_tissue(_new_tissue(corrections, grid, mask))
     regions = scan_slide(labels, None, grid, schema=mask.schema, resolution=mask.resolution)
     regions = replace(regions, table=_with_origins(regions, network, confidence, corrections))
     pieces = measure_pieces(regions, grid, summary.familiarities, schema=mask.schema)
-    run = Manifest(**{name: getattr(summary, name) for name in ("program", "model", "options", "classes", "purpose")})
+    about = {name: getattr(summary, name) for name in ("program", "model", "options", "purpose")}
+    run = Manifest(**about, classes=mask.schema.names)
     correction = Correction(
         steps=len(corrections.steps),
         regions=corrections.regions,
@@ -156,8 +158,9 @@ def _with_origins(regions: Regions, network: Regions, sure: Floats, corrections:
 
     by_hand, followed = corrections.by_hand.holds(cut), corrections.followed.holds(cut)
     followed &= ~by_hand
-    kept = ~(by_hand | followed) & (before >= 0)
     confidence = np.append(sure, [0.0, 0.0])[before]
+    kept = ~(by_hand | followed) & (before >= 0) & ~np.isnan(confidence)
+    confidence = np.nan_to_num(confidence)
     rest = summed(kept)
     mean = np.divide(summed(kept * confidence), rest, out=np.full(count, np.nan), where=rest > 0)
     person = np.stack([summed(by_hand), summed(followed)], axis=1) / regions.table.pixels[:, None]

@@ -113,7 +113,7 @@ class SlideCorrections:
 
     def click(self, ask: Name) -> Step:
         """What a person says about some parts, in pixels of the mask."""
-        self.mask.schema.index(ask.tissue)  # refuses a name that is no class
+        self.mask.schema.check_nameable(ask.tissue)
         units = self.engine.units(self.mask, whole_regions=ask.whole_regions)
         if ask.lasso is None:
             places = units.one_each([self.place(point) for point in ask.points])
@@ -169,7 +169,7 @@ class SlideCorrections:
 
     def drawn(self, pixels: PixelSet, tissue: str) -> Step:
         """Names pixels that a person has drawn."""
-        self.mask.schema.index(tissue)  # refuses a name that is no class
+        self.mask.schema.check_nameable(tissue)
         return Step(action="draw", tissue=tissue, named=pixels.text, area_mm2=pixels.pixels * self.pixel_mm2)
 
     def write(self) -> None:

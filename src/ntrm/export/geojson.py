@@ -81,22 +81,28 @@ def write_geojson(
     head |= {"simplification": SIMPLIFIED} if simplify_um else {}
     head |= {"connectivity": CONNECTIVITY, **(document or {})}
     check_classes(regions.table.tissue, schema)
-    tissues = [_properties(tissue, metadata) for tissue in schema.tissues]
+    tissues = [None if each.name == schema.unnamed else _properties(each, metadata) for each in schema.tissues]
+    begin = "\n"
     with whole_file(path) as partial, partial.open("wb", buffering=BUFFER) as raw:
         # Neither time nor name go into the header: the same content gives the same file.
         packed = GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) if gzip else raw
         with packed as stream:
             stream.write(f'{{"type":"FeatureCollection","ntrm":{_json(head)},"features":['.encode())
-            for number, feature in enumerate(_features(regions, placement, simplify_um, tissues, identity)):
-                stream.write(((",\n" if number else "\n") + feature).encode())
+            for feature in _features(regions, placement, simplify_um, tissues, identity):
+                stream.write((begin + feature if feature else "\n").encode())
+                begin = ",\n" if feature else begin
             stream.write(b"\n]}\n")
     return path
 
 
 def _features(
-    regions: Regions, placement: Placement, simplify_um: float | None, tissues: Sequence[dict[str, Any]], identity: str
+    regions: Regions,
+    placement: Placement,
+    simplify_um: float | None,
+    tissues: Sequence[dict[str, Any] | None],
+    identity: str,
 ) -> Iterator[str]:
-    """The annotations as JSON."""
+    """The annotations as JSON; an empty text for what nobody has named yet, so that each region has its line."""
     import shapely
     from pydantic_core import to_json
 
@@ -105,7 +111,10 @@ def _features(
     for outlines in outlines_of(regions):
         corners = placement.to_qupath(outlines.points)
         for spans, (number, tissue, measurements) in zip(outlines.spans(), every, strict=False):
-            properties = tissues[tissue] | {"measurements": measurements}
+            if (named := tissues[tissue]) is None:
+                yield ""
+                continue
+            properties = named | {"measurements": measurements}
             name = f"{identity}|{properties['name']}|{number}|{outlines.points[spans[0][0]]}"
             rings = [corners[begin:end].tolist() for begin, end in spans]
             if simplify_um:

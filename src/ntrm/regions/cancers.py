@@ -90,6 +90,8 @@ def cancer_types(
 def cancers_of(table: RegionTable, schema: LabelSchema, among: Where | None = None) -> tuple[CancerFinding, ...]:
     """The same from a table of regions, or from some ``among`` them (R,)."""
     lengths_um, chosen = table.lengths_um(schema), among is None or among
+    if schema.unnamed_index is not None:
+        lengths_um[:, schema.unnamed_index] = 0.0  # what it lies beside is not known there
     ours = {name: (table.tissue == schema.index(name)) & chosen for name in CANCERS if name in schema.names}
     return tuple(_finding_of(name, table, own, lengths_um, schema) for name, own in ours.items())
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ntrm.core.wording import NO_MODEL
+
 FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE = "familiar", "unfamiliar", "too small to judge", "no reference"
 VERDICTS = (FAMILIAR, UNFAMILIAR, TOO_SMALL, NO_REFERENCE)
 NOT_JUDGED = (TOO_SMALL, NO_REFERENCE)  # Verdicts that change nothing
@@ -75,6 +77,7 @@ class Familiarity:
 WITHOUT_REFERENCE = Familiarity(
     NO_REFERENCE, None, {}, ("the model has no reference of its training sections: make one with ntrm calibrate",)
 )
+WITHOUT_MODEL = Familiarity(NO_REFERENCE, None, {}, (NO_MODEL,))
 
 
 @dataclass(frozen=True)

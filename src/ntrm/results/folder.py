@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ntrm.core.errors import BROKEN, DataError, RefusedError
 from ntrm.core.io import NO_ARRAYS, arrays_in
-from ntrm.results.paths import HIDDEN, INDEX, RUN, TABLES, table_file
+from ntrm.results.paths import CLASSES, HIDDEN, INDEX, RUN, TABLES, table_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ def is_safe_name(name: str) -> bool:
     [True, False, False, False, False, False]
     """
     # Some file systems ignore case.
-    taken = name.lower() in (RUN, INDEX, *map(table_file, TABLES))
+    taken = name.lower() in (RUN, INDEX, CLASSES, *map(table_file, TABLES))
     return _PLAIN.fullmatch(name) is not None and len(name) <= LONGEST and not taken and not _RESERVED.fullmatch(name)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 RUN = "run.json"  # What the folder was made with: model, program, options
 INDEX, RUN_LOCK = "index.html", ".lock"
+CLASSES = "classes.csv"  # The tissues as people name them, where there is no model
 TABLES = ("slides", "pieces", "regions", "interfaces")
 
 # Of a slide: ``OUT/<slide id>/…``

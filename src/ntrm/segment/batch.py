@@ -23,9 +23,10 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.slide_state import finished
+from ntrm.segment.annotate import Blank, BlankMaker
 from ntrm.segment.file_transfer import FileTransfer, Storage
 from ntrm.segment.options import Options
-from ntrm.segment.segmenter import Outcome, Segmenter
+from ntrm.segment.segmenter import Outcome, Segmenter, SlideMaker
 from ntrm.segment.slide import PredictedSlide, SlideTask
 from ntrm.segment.tabulating import tabulate
 from ntrm.slides.inputs import SlideInput, find_inputs, remember_places, shard_of
@@ -70,7 +71,7 @@ def segment_slides(
     inputs: str | Path | Sequence[str | Path],
     *,
     out: str | Path,
-    model: str | Path | SegmentationModel = "bundled",
+    model: str | Path | SegmentationModel | Blank = "bundled",
     mpp: float | Resolution | None = None,
     options: Options | None = None,
     device: str | torch.device = "auto",
@@ -90,7 +91,7 @@ def segment_slides(
             each may be an address (``s3://bucket/slides``), and so may a CSV's slides.
         out: folder of the results, or its address; where it holds some of the same model and options, what is missing
             is added.
-        model: folder, hub id or ``bundled``, or a network in memory.
+        model: folder, hub id or ``bundled``, or a network in memory; or ``Blank``, to name tissues from nothing.
         mpp: µm/px of the slides, instead of what their files tell; a row of a CSV may state its own.
         options: what changes results; or give its fields one by one (``min_area_um2=2000, zarr=True``).
         device: ``auto`` takes cuda, then mps, then cpu.
@@ -108,7 +109,7 @@ def segment_slides(
         raise choices_error("unknown kind of cluster", cluster, ["ray"])
     if workers is not None and cluster is None:
         raise UsageError("workers without a cluster", got=f"--workers {workers}", hint="add --cluster ray")
-    if cluster is not None and isinstance(model, nn.Module):
+    if cluster is not None and isinstance(model, nn.Module | Blank):
         raise UsageError(
             "a network in memory cannot go to a cluster",
             got=type(model).__name__,
@@ -135,11 +136,15 @@ def segment_slides(
         named = {slide.path: name for slide, name in zip(slides, ids, strict=True)}
         tasks = [SlideTask(slide, named[slide.path]) for slide in shard_of(slides, shard)]
         covariates = [*dict.fromkeys(name for slide in slides for name in slide.covariates)]
-        if cluster is None or not tasks or isinstance(model, nn.Module):
+        if cluster is None or not tasks or isinstance(model, nn.Module | Blank):
             # The first reading process starts while the network is loaded.
             with closing(ReaderPool(len(tasks))) as readers:
                 opening: dict[str, Any] = {"open_slide": readers.open, "transfer": transfer}
-                segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, **opening)
+                segmenter = (
+                    BlankMaker(model, folder, chosen, **opening)
+                    if isinstance(model, Blank)
+                    else Segmenter(model, folder, chosen, device=device, batch=batch, **opening)
+                )
                 segmenter.check_folder(covariates)
                 transfer.expect({task.slide_id: task.slide for task in tasks})
                 outcomes, run = _one_by_one(segmenter, tasks, progress), segmenter.run
@@ -161,11 +166,11 @@ def segment_slides(
     if key_file is None:
         _remember(folder, tasks, outcomes)
         notes = [*(f"{name} is {path}" for name, path in distinguishing_paths(slides, ids).items()), *notes]
-    notes = [*notes, *_notes(slides, outcomes), *untold]
+    notes = [*notes, *_notes(slides, outcomes if run.model else ()), *untold]
     return Segmented(folder, tuple(outcomes), run.identity(), tuple(notes), None if address is None else str(address))
 
 
-def _one_by_one(segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Progress) -> list[Outcome]:
+def _one_by_one(segmenter: SlideMaker, tasks: Sequence[SlideTask], progress: Progress) -> list[Outcome]:
     def outcomes() -> Iterator[Outcome]:
         """In the order of the tasks; the files of a slide are written while the network works on the next."""
         waiting: Future[Outcome] | None = None

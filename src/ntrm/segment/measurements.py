@@ -22,7 +22,7 @@ from ntrm.core.labels import LabelSchema
 from ntrm.core.mpp import Resolution
 from ntrm.core.threads import most_threads, thread_map
 from ntrm.data.tiles import Window
-from ntrm.regions.cancers import cancers_of, confirmed_regions, is_tumour_confirmed
+from ntrm.regions.cancers import SMALLEST_REGION_MM2, cancers_of, confirmed_regions, is_tumour_confirmed
 from ntrm.regions.graph import TissueGraph, tissue_graph_of
 from ntrm.regions.measure import Measurement, measure_piece, sentences_of
 from ntrm.regions.outline import Outline, trace_outline
@@ -34,6 +34,7 @@ from ntrm.results.slide_state import Row
 from ntrm.results.tables import COLUMNS
 from ntrm.slides.pieces import Piece, PieceMap
 
+UNNAMED_LEFT = "not all of the tissue has a name yet"
 TOGETHER = 1 << 22  # Runs of a mask up to which its pieces are measured at the same time: that takes memory by the runs
 
 
@@ -75,19 +76,21 @@ def _measured(
     present = [each.name for each in cancers if each.present]
     found = measure_piece(own, outline, schema, touches_edge=cut_off, present=present)
     lengths, strays = [found.deep, found.lateral, found.depth], found.strays
-    ruling, text = familiarity.ruling(piece.number), graph.sentences()
-    if not ruling.assessed:
+    text, why_not, short = graph.sentences(), familiarity.ruling(piece.number).why_not_assessed, UNLIKE
+    if not why_not and cancers and _has_unnamed(own.table, schema):
+        why_not = short = UNNAMED_LEFT
+    if why_not:
         # What a person named stays, by their word.
         confirmed = () if own.table.person is None else cancers_of(own.table, schema, confirmed_regions(own.table))
         named = {each.name: each for each in confirmed if each.present}
-        reason = f"{NOT_ASSESSED}: {ruling.why_not_assessed}"
+        reason = f"{NOT_ASSESSED}: {why_not}"
         cancers = tuple(
             named.get(each.name) or replace(each, present=None, confidence=None, reason=reason) for each in cancers
         )
         if not is_tumour_confirmed(own.table, schema):
             # For all of these the tumour must be known.
-            lengths, strays = [Measurement(each.name, None, each.unit, UNLIKE) for each in lengths], 0
-            text = (*graph.sentences(tumours=False), f"Tumours: {NOT_ASSESSED}, {ruling.why_not_assessed}.")
+            lengths, strays = [Measurement(each.name, None, each.unit, short) for each in lengths], 0
+            text = (*graph.sentences(tumours=False), f"Tumours: {NOT_ASSESSED}, {why_not}.")
     areas_mm2 = class_areas(own, schema)
     tissue, fractions = in_tissue(areas_mm2, schema)
     names = ("orientation", "deep_clearance", "lateral_clearance", "invasion_depth")
@@ -105,6 +108,11 @@ def _measured(
         familiarity=familiarity.of_piece(piece.number),
     )
     return MeasuredPiece(summary, graph, text)
+
+
+def _has_unnamed(table: RegionTable, schema: LabelSchema) -> bool:
+    """Whether there is tissue, more than specks, that nobody has named yet: tumour may lie there."""
+    return bool((table.area_mm2[table.tissue == schema.unnamed_index] >= SMALLEST_REGION_MM2).any())
 
 
 def _at_edge(outline: Outline, window: Window, shape: tuple[int, int]) -> bool:

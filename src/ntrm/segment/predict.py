@@ -36,7 +36,7 @@ class Maps:
     """What the network says about every pixel of a slide; (H, W) bytes, and (K, H, W) of the probabilities."""
 
     labels: Bytes  # Class indices; 255 for nothing
-    confidence: Bytes  # Of the label, ``FULL`` for 1
+    confidence: Bytes | None  # Of the label, ``FULL`` for 1; None without a network
     coarse: Bytes | None = None  # The coarse head's labels, where they were asked for
     probabilities: Bytes | None = None  # Of every class, where they were asked for; ``FULL`` for 1
 
@@ -55,7 +55,9 @@ class Maps:
     def fill(self, rows: Rows) -> None:
         """Take over what was predicted."""
         highest, labels = strongest(rows.final)
-        self.labels[rows.slice], self.confidence[rows.slice] = labels.cpu().numpy(), _as_bytes(highest)
+        self.labels[rows.slice] = labels.cpu().numpy()
+        if self.confidence is not None:
+            self.confidence[rows.slice] = _as_bytes(highest)
         if self.coarse is not None and rows.coarse is not None:
             self.coarse[rows.slice] = most_probable(rows.coarse).cpu().numpy()
         if self.probabilities is not None:

@@ -6,8 +6,9 @@ import gc
 import logging
 import re
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,16 +20,18 @@ from ntrm.core.io import holding
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import short_repr
 from ntrm.familiarity.loaded_model import open_subject
+from ntrm.familiarity.reference import Reference
 from ntrm.models.base import SegmentationModel
 from ntrm.results.familiarity import NONE, NOT_ASSESSED
-from ntrm.results.manifest import check_out, check_results_folder
+from ntrm.results.manifest import Manifest, check_out, check_results_folder
 from ntrm.results.paths import RUN_LOCK
-from ntrm.results.slide_state import BusyError, MadeOtherwiseError, SlideState, remember_failure
+from ntrm.results.slide_state import BusyError, MadeOtherwiseError, Plan, SlideState, remember_failure
 from ntrm.segment.file_transfer import FileTransfer
 from ntrm.segment.options import Options, run_of
-from ntrm.segment.slide import OpenSlide, PredictedSlide, SlideTask, predict_slide, write_slide
+from ntrm.segment.slide import OpenSlide, PredictedSlide, SlideTask, network_says, predict_slide, write_slide
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.isolated import open_isolated
+from ntrm.slides.readers.reader import SlideReader
 from ntrm.slides.slide_ids import without_name
 
 LONGEST = 600  # Characters of a reason: some libraries write pages
@@ -125,28 +128,28 @@ class Outcome:
         }
 
 
-class Segmenter:
-    """Holds the network; segments one slide after the other into ``out``."""
+class SlideMaker(ABC):
+    """Makes the results of one slide after the other in ``out``."""
+
+    reference: Reference | None = None  # What the model's training sections are like; None where it does not say
 
     def __init__(
         self,
-        model: str | Path | SegmentationModel,
+        run: Manifest,
         out: Path,
-        options: Options | None = None,
-        *,
-        device: str | torch.device = "auto",
-        batch: int = 16,
+        options: Options,
         open_slide: OpenSlide = open_isolated,
         transfer: FileTransfer | None = None,
     ) -> None:
-        subject = open_subject(model)
-        subject.config.check_mpp()
-        self.out, self.options = out, options or Options()
-        self.predictor, self.reference = subject.predictor(device, batch=batch), subject.reference
-        """The network, and what the model's training sections are like; None where it does not say."""
-        self.run = run_of(subject, self.predictor, self.options)
-        """Model, program and options."""
+        self.run, self.out, self.options = run, out, options
+        """Model, program and options; folder of the results."""
         self.open_slide, self.transfer = open_slide, transfer or FileTransfer()
+
+    @abstractmethod
+    def look(
+        self, reader: SlideReader, task: SlideTask, plan: Plan, progress: Progress, held: ExitStack
+    ) -> PredictedSlide:
+        """What every pixel of a slide is called, before anything is written; takes over what is ``held``."""
 
     def check_folder(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""
@@ -202,3 +205,29 @@ class Segmenter:
         if self.transfer.results is not None:
             self.transfer.results.deliver_failure(slide_id)
         return failure
+
+
+class Segmenter(SlideMaker):
+    """Holds the network that segments the slides."""
+
+    def __init__(
+        self,
+        model: str | Path | SegmentationModel,
+        out: Path,
+        options: Options | None = None,
+        *,
+        device: str | torch.device = "auto",
+        batch: int = 16,
+        open_slide: OpenSlide = open_isolated,
+        transfer: FileTransfer | None = None,
+    ) -> None:
+        subject, options = open_subject(model), options or Options()
+        subject.config.check_mpp()
+        self.predictor, self.reference = subject.predictor(device, batch=batch), subject.reference
+        super().__init__(run_of(subject, self.predictor, options), out, options, open_slide, transfer)
+
+    def look(
+        self, reader: SlideReader, task: SlideTask, plan: Plan, progress: Progress, held: ExitStack
+    ) -> PredictedSlide:
+        """What the network says."""
+        return network_says(reader, task, plan, self, progress, held)

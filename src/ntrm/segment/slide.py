@@ -29,7 +29,7 @@ from ntrm.regions.regions import Regions
 from ntrm.regions.small_regions import remove_small_regions
 from ntrm.report.slide_report import write_slide_report
 from ntrm.results.documents import Network, StainNorm
-from ntrm.results.familiarity import UNLIKE, WITHOUT_REFERENCE, SlideFamiliarity
+from ntrm.results.familiarity import UNLIKE, WITHOUT_MODEL, WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.results.paths import (
     COARSE_MASK,
     CONFIDENCE_MAP,
@@ -53,7 +53,7 @@ from ntrm.slides.pieces import NO_PIECE, PieceMap
 from ntrm.slides.readers.reader import SlideReader
 
 if TYPE_CHECKING:
-    from ntrm.segment.segmenter import Segmenter
+    from ntrm.segment.segmenter import Segmenter, SlideMaker
 
 OpenSlide = Callable[..., SlideReader]
 LARGE = 1 << 25
@@ -144,6 +144,8 @@ def write_outputs(found: PredictedSlide, options: Options, reference: Reference 
 
 def _judged(found: PredictedSlide, pieces: PieceMap, regions: Regions, reference: Reference | None) -> SlideFamiliarity:
     """Compare the slide and its pieces with what the model was trained on."""
+    if found.files.run.model is None:
+        return SlideFamiliarity(WITHOUT_MODEL, {})
     if reference is None or found.blocks is None:
         return SlideFamiliarity(WITHOUT_REFERENCE, {})
     schema = found.files.schema
@@ -161,7 +163,7 @@ def _write_more(found: PredictedSlide, pieces: PieceMap, options: Options) -> No
     pieces.save(folder / HIDDEN / PIECES)
     if options.zarr:
         write_labels_zarr(folder / LABELS_ZARR, maps.labels, schema, resolution, metadata=metadata)
-    if options.maps:
+    if options.maps and maps.confidence is not None:
         write_confidence_ome_tiff(folder / CONFIDENCE_MAP, maps.confidence, resolution, **named)
     if maps.coarse is not None:
         write_mask_ome_tiff(folder / COARSE_MASK, maps.coarse, schema, resolution, **named)
@@ -170,7 +172,7 @@ def _write_more(found: PredictedSlide, pieces: PieceMap, options: Options) -> No
         write_probabilities_zarr(path, maps.probabilities, schema, resolution, metadata=metadata)
 
 
-def predict_slide(task: SlideTask, work: Segmenter, progress: Progress) -> PredictedSlide | SlideState:
+def predict_slide(task: SlideTask, work: SlideMaker, progress: Progress) -> PredictedSlide | SlideState:
     """Do what needs the network; of a slide that is finished already, give what is kept of it."""
     slide, slide_id, folder, results = task.slide, task.slide_id, work.out / task.slide_id, work.transfer.results
     with ExitStack() as stack:
@@ -186,10 +188,10 @@ def predict_slide(task: SlideTask, work: Segmenter, progress: Progress) -> Predi
         with work.transfer.at_hand(slide):
             plan = _plan(task, work)
             with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
-                return _predict(reader, task, plan, work, progress, stack)
+                return work.look(reader, task, plan, progress, stack)
 
 
-def write_slide(found: PredictedSlide, work: Segmenter) -> SlideState:
+def write_slide(found: PredictedSlide, work: SlideMaker) -> SlideState:
     """Write all files of a slide and remember it as finished, in any thread."""
     slide, slide_id = found.task.slide, found.task.slide_id
     with found.held:
@@ -202,7 +204,7 @@ def write_slide(found: PredictedSlide, work: Segmenter) -> SlideState:
     return state
 
 
-def _plan(task: SlideTask, work: Segmenter) -> Plan:
+def _plan(task: SlideTask, work: SlideMaker) -> Plan:
     mpp = None if task.slide.mpp is None else (task.slide.mpp.x, task.slide.mpp.y)
     run = json.dumps(work.run.identity(), sort_keys=True, ensure_ascii=False)
     return Plan(task.slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(task.slide.path))
@@ -228,7 +230,7 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
         remember(folder, replace(before, covariates=covariates))
 
 
-def _predict(
+def network_says(
     reader: SlideReader, task: SlideTask, plan: Plan, work: Segmenter, progress: Progress, stack: ExitStack
 ) -> PredictedSlide:
     """The network's prediction, which takes over what ``stack`` holds."""

@@ -184,7 +184,7 @@ class SlideFiles:
             program=run.program,
             model=run.model,
             options=run.options,
-            classes=run.classes,
+            classes=schema.names,
             purpose=run.purpose,
             grid=self.grid,
             quality=quality,

@@ -100,6 +100,12 @@ class SlideGrid:
         """Rows and columns that are read together."""
         self._blocks = ArrayCache(CACHE_BYTES)
 
+    @classmethod
+    def no_finer(cls, reader: SlideReader, wanted_mpp: float, mpp: Resolution | None = None) -> SlideGrid:
+        """A grid of the µm/px that are wanted, or of the slide's own where it is coarser."""
+        source = mpp or credible_resolution(reader.info)
+        return cls(reader, max(wanted_mpp, source.x, source.y), mpp)
+
     @property
     def resolution(self) -> Resolution:
         """µm/px of the grid: the model's, up to the rounding of tags."""

@@ -25,15 +25,8 @@ app.add_typer(datasets, name="data")
 
 for each in (
     *(doctor.doctor, serve.demo, data.phantom, train.train, evaluate.evaluate, evaluate.calibrate, evaluate.compare),
-    *(
-        reproduce.reproduce,
-        train.export,
-        segment.segment,
-        annotate.annotate,
-        correct.correct,
-        serve.serve,
-        segment.report,
-    ),
+    *(reproduce.reproduce, train.export, segment.segment, annotate.annotate, correct.correct),
+    *(serve.serve, segment.report),
 ):
     app.command(each.__name__, cls=correct.CorrectCommand if each is correct.correct else None)(each)
 for each in (data.check, data.stats, data.split, data.resample):

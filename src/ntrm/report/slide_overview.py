@@ -14,13 +14,14 @@ from urllib.parse import quote
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import holding, writing
-from ntrm.core.labels import CANCERS, RGB, SAFE_COLOURS
+from ntrm.core.labels import CANCERS, RGB, SAFE_COLOURS, WHITE
 from ntrm.core.processes import parallel_map
 from ntrm.core.progress import SILENT, Progress
 from ntrm.core.wording import counted
 from ntrm.report.html import css_colours, share_text, write_page
 from ntrm.report.slide_picture import stored_jpeg
 from ntrm.report.slide_report import model_origin, write_slide_report
+from ntrm.results.classes import folder_classes
 from ntrm.results.cohort import MEASURES, Cohort, CohortSlide, read_cohort
 from ntrm.results.documents import NOTHING_TO_MEASURE
 from ntrm.results.familiarity import NOT_ASSESSED, cancers_in_words
@@ -152,7 +153,10 @@ def _row(slide: CohortSlide, cohort: Cohort, folder: Path) -> Content:
 
 
 def _tissue_colours(cohort: Cohort, out: Path) -> list[RGB]:
-    """Colours of the tissues from the first mask that can be read; else those that are easily told apart."""
+    """Colours of the tissues as people chose them, or from the first mask that can be read; else safe ones."""
+    if cohort.run.model is None:
+        colours = {tissue.name: tissue.rgb for tissue in folder_classes(out).tissues}
+        return [colours.get(name, WHITE) for name in cohort.tissues]
     palette: Sequence[RGB] = SAFE_COLOURS
     for slide in cohort.done[:20]:
         with suppress(NtrmError), opened_mask(out / slide.slide_id) as stored:

@@ -6,20 +6,36 @@ none is ever removed: an index means one tissue in every mask and log of the fol
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import colorsys
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import count, islice
 from pathlib import Path
 
-from ntrm.core.colours import further_colours
-from ntrm.core.errors import DataError, RefusedError, UsageError, choices_error
+from ntrm.core.errors import DataError, RefusedError, UsageError
 from ntrm.core.io import holding, whole_file
-from ntrm.core.labels import IGNORE, RGB, UNNAMED, LabelSchema, Tissue, as_schema, read_schema
+from ntrm.core.labels import IGNORE, RGB, SAFE_COLOURS, UNNAMED, LabelSchema, Tissue, as_schema, read_schema, rgb_of
 from ntrm.results.folder import ResultsFolder
 from ntrm.results.manifest import read_run
 from ntrm.results.paths import CLASSES, RUN_LOCK
 
+BACKGROUND = "background"
 MOST_BYTES = 2**20
-MOST = IGNORE - 2  # Classes that a person may ask for: background and unnamed tissue are added
+MOST = IGNORE - 2  # Names that may be given: background and unnamed tissue are added
+FAR_FROM_TISSUE = (2, 0, 10, 5, 9, 11, 7, 3, 1, 6, 4)
+"""The safe colours, each the farthest, in OKLab, from eosin, haematoxylin, glass and those before it."""
+
+
+def free_colours(number: int, taken: Collection[RGB] = ()) -> list[RGB]:
+    """So many that are not ``taken``: colours that stand out from pink tissue first, then more and more hues.
+
+    >>> free_colours(2), len(set(free_colours(254)))
+    ([(102, 0, 0), (0, 34, 119)], 254)
+    """
+    safe = [SAFE_COLOURS[k] for k in FAR_FROM_TISSUE]
+    hues = (colorsys.hsv_to_rgb(k * 0.381966 % 1, 1 - k % 3 / 5, 1 - k % 4 / 6) for k in count())
+    every = (*safe, *(rgb_of(round(255 * each) for each in hue) for hue in islice(hues, 600)))
+    return [*dict.fromkeys(colour for colour in every if colour not in taken)][:number]
 
 
 def given_classes(text: str) -> LabelSchema:
@@ -29,31 +45,23 @@ def given_classes(text: str) -> LabelSchema:
     ('tumour', 'stroma', 'background', 'unnamed')
     """
     if text.lower().endswith(".csv"):
-        return complete(read_schema(Path(text)))
-    names = [name.strip() for name in text.split(",")]
-    if len(names) > MOST:
-        raise UsageError("too many classes", got=len(names), expected=f"at most {MOST}")
-    colours = further_colours(len(names))
-    roles = as_schema([name or f"unreadable {k}" for k, name in enumerate(names)])
-    return complete(replace(roles, tissues=tuple(Tissue(k, name, name, colours[k]) for k, name in enumerate(names))))
-
-
-def complete(schema: LabelSchema) -> LabelSchema:
-    """The classes with one for glass and one for tissue that nobody has named yet, where they have none."""
-    tissues, background = list(schema.tissues), schema.background
-    if not {*schema.names} - {background, UNNAMED}:
+        schema = read_schema(Path(text))
+    else:
+        names = [name.strip() for name in text.split(",")]
+        if len(names) > MOST:
+            raise UsageError("too many classes", got=len(names), expected=f"at most {MOST}")
+        every = zip(names, free_colours(len(names)), strict=True)
+        tissues = tuple(Tissue(k, name, name, rgb) for k, (name, rgb) in enumerate(every))
+        schema = LabelSchema(tissues, as_schema(names).background)
+    if not {*schema.names} - {schema.background, UNNAMED}:
         raise UsageError("no tissue among the classes", got=", ".join(schema.names), hint="name at least one tissue")
-
-    def add(name: str, title: str, greys: range) -> None:
-        taken = {tissue.rgb for tissue in tissues}
-        tissues.append(Tissue(len(tissues), name, title, next((g, g, g) for g in greys if (g, g, g) not in taken)))
-
-    if background is None:
-        background = "background"
-        add(background, "background: glass", range(256))
-    if UNNAMED not in schema.names:
-        add(UNNAMED, "unnamed tissue", range(150, 256))
-    return LabelSchema(tuple(tissues), background, schema.name, UNNAMED)
+    added = () if schema.background else ((BACKGROUND, "glass", range(256)),)
+    for name, title, greys in (*added, (UNNAMED, "tissue without a name yet", range(150, 256))):
+        if name not in schema.names:
+            taken = {tissue.rgb for tissue in schema.tissues}
+            rgb = next((grey, grey, grey) for grey in greys if (grey, grey, grey) not in taken)
+            schema = LabelSchema((*schema.tissues, Tissue(len(schema), name, title, rgb)), schema.background)
+    return replace(schema, background=schema.background or BACKGROUND, unnamed=UNNAMED)
 
 
 def folder_classes(out: Path) -> LabelSchema:
@@ -74,41 +82,24 @@ def write_classes(out: Path, schema: LabelSchema) -> None:
         schema.write_csv(partial)
 
 
-def _changed(out: Path, change: Callable[[LabelSchema], Tissue]) -> LabelSchema:
-    """The classes with one that is new, or that stands in its place; one process at a time."""
+def change_class(out: Path, name: str, rgb: RGB | None = None, *, before: str | None = None) -> LabelSchema:
+    """Give the class that is called ``before`` a name and a colour, or add one at the end; one process at a time.
+
+    What steps say of a class goes by its number, and so follows.
+    """
     if read_run(out).model is not None:
         raise RefusedError("the classes are the model's", hint="only those of `ntrm annotate` can be changed")
     with holding(out / RUN_LOCK, wait=True):
         schema = folder_classes(out)
-        new = change(schema)
+        if before is None:
+            colour = rgb or free_colours(1, {tissue.rgb for tissue in schema.tissues})[0]
+            new = Tissue(len(schema), name, name, colour)
+        else:
+            old = schema[before]
+            if name != before and before in (schema.background, UNNAMED):
+                raise UsageError("glass and unnamed tissue keep their names", got=name, expected=before)
+            new = replace(old, name=name, title=old.explanation or name, rgb=rgb or old.rgb)
         tissues = (*schema.tissues[: new.index], new, *schema.tissues[new.index + 1 :])
         schema = replace(schema, tissues=tissues)  # refused where two share a name or a colour
         write_classes(out, schema)
     return schema
-
-
-def add_class(out: Path, name: str, title: str = "", rgb: RGB | None = None) -> LabelSchema:
-    """One more tissue, at the end."""
-
-    def new(schema: LabelSchema) -> Tissue:
-        colour = rgb or further_colours(1, [tissue.rgb for tissue in schema.tissues])[0]
-        return Tissue(len(schema), name, title or name, colour)
-
-    return _changed(out, new)
-
-
-def change_class(
-    out: Path, index: int, before: str, name: str = "", title: str = "", rgb: RGB | None = None
-) -> LabelSchema:
-    """Another name, title or colour for the class that is called ``before``; what steps say of it goes along."""
-
-    def new(schema: LabelSchema) -> Tissue:
-        if not 0 <= index < len(schema) or schema.names[index] != before:
-            raise choices_error(f"class {index} is not called so", before, schema.names)
-        old = schema.tissues[index]
-        if name not in ("", before) and before not in {*schema.nameable} - {schema.background}:
-            raise UsageError("glass and unnamed tissue keep their names", got=before, hint="give it another title")
-        told = title or (name if name and old.title == old.name else old.title)
-        return replace(old, name=name or old.name, title=told, rgb=rgb or old.rgb)
-
-    return _changed(out, new)

@@ -19,6 +19,7 @@ from ntrm.results.manifest import Manifest, read_run
 from ntrm.results.paths import table_file
 
 AGAIN = "run the same ntrm segment again: it keeps what is done and writes the tables anew"
+CORRECTED_COLUMN = "corrected_"  # What columns begin with that are of the corrected version
 MEASURES = {
     "deep_clearance": "Deep clearance",
     "lateral_clearance": "Lateral clearance",
@@ -86,10 +87,14 @@ def read_cohort(out: Path) -> Cohort:
     try:
         needed = ("slide_id", "status", "reason", "tissue_area_mm2", "familiarity")
         columns, *cells = stream_rows(out / table_file("slides"), needed, hint=AGAIN, open_file=opened_table)
-        tissues = tuple(name.removeprefix("fraction_") for name in columns if name.startswith("fraction_"))
+        # Without a model, what people made of a slide is all there is.
+        own = CORRECTED_COLUMN if run.model is None else ""
+        told = [name.removeprefix(own) for name in columns]
+        tissues = tuple(dict.fromkeys(name.removeprefix("fraction_") for name in told if name.startswith("fraction_")))
         cancers = tuple(found[1] for name in columns if (found := re.fullmatch(r"(?s:cancer_(.*)_confidence)", name)))
         (reasons, unfamiliar), confidence = _read_pieces(out), _mean_confidence(out)
         rows = (dict(zip(columns, row, strict=True)) for row in cells)
+        rows = (row | {name.removeprefix(own): cell for name, cell in row.items() if cell} for row in rows)
         slides = tuple(
             _slide(row, tissues, cancers, reasons.get(row["slide_id"], {}), confidence.get(row["slide_id"]))
             for row in rows
@@ -125,7 +130,7 @@ def _slide(
         warnings=row.get("warnings", ""),
         pieces=int(row.get("pieces") or 0),
         tissue_area_mm2=_number(row["tissue_area_mm2"]),
-        fractions={name: _number(row[f"fraction_{name}"]) or 0.0 for name in tissues},
+        fractions={name: _number(row.get(f"fraction_{name}", "")) or 0.0 for name in tissues},
         cancers={k: _number(row[f"cancer_{k}_confidence"]) or 0.0 for k, cell in cells.items() if cell == "true"},
         measures={key: _number(row[f"{key}_mm"]) for key in MEASURES},
         reasons=reasons,

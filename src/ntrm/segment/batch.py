@@ -23,10 +23,10 @@ from ntrm.models.base import SegmentationModel
 from ntrm.models.folders import BUNDLED
 from ntrm.results.familiarity import NOT_JUDGED
 from ntrm.results.slide_state import finished
-from ntrm.segment.annotate import Blank, BlankMaker
+from ntrm.segment.annotate import Blank
 from ntrm.segment.file_transfer import FileTransfer, Storage
 from ntrm.segment.options import Options
-from ntrm.segment.segmenter import Outcome, Segmenter, SlideMaker
+from ntrm.segment.segmenter import Outcome, Segmenter
 from ntrm.segment.slide import PredictedSlide, SlideTask
 from ntrm.segment.tabulating import tabulate
 from ntrm.slides.inputs import SlideInput, find_inputs, remember_places, shard_of
@@ -140,11 +140,7 @@ def segment_slides(
             # The first reading process starts while the network is loaded.
             with closing(ReaderPool(len(tasks))) as readers:
                 opening: dict[str, Any] = {"open_slide": readers.open, "transfer": transfer}
-                segmenter = (
-                    BlankMaker(model, folder, chosen, **opening)
-                    if isinstance(model, Blank)
-                    else Segmenter(model, folder, chosen, device=device, batch=batch, **opening)
-                )
+                segmenter = Segmenter(model, folder, chosen, device=device, batch=batch, **opening)
                 segmenter.check_folder(covariates)
                 transfer.expect({task.slide_id: task.slide for task in tasks})
                 outcomes, run = _one_by_one(segmenter, tasks, progress), segmenter.run
@@ -170,7 +166,7 @@ def segment_slides(
     return Segmented(folder, tuple(outcomes), run.identity(), tuple(notes), None if address is None else str(address))
 
 
-def _one_by_one(segmenter: SlideMaker, tasks: Sequence[SlideTask], progress: Progress) -> list[Outcome]:
+def _one_by_one(segmenter: Segmenter, tasks: Sequence[SlideTask], progress: Progress) -> list[Outcome]:
     def outcomes() -> Iterator[Outcome]:
         """In the order of the tasks; the files of a slide are written while the network works on the next."""
         waiting: Future[Outcome] | None = None

@@ -6,9 +6,8 @@ import gc
 import logging
 import re
 import traceback
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,20 +17,21 @@ import torch
 from ntrm.core.errors import NtrmError, RefusedError
 from ntrm.core.io import holding
 from ntrm.core.progress import SILENT, Progress
-from ntrm.core.wording import short_repr
+from ntrm.core.wording import NO_MODEL, short_repr
 from ntrm.familiarity.loaded_model import open_subject
 from ntrm.familiarity.reference import Reference
 from ntrm.models.base import SegmentationModel
+from ntrm.models.predictor import Predictor
 from ntrm.results.familiarity import NONE, NOT_ASSESSED
-from ntrm.results.manifest import Manifest, check_out, check_results_folder
+from ntrm.results.manifest import check_out, check_results_folder
 from ntrm.results.paths import RUN_LOCK
-from ntrm.results.slide_state import BusyError, MadeOtherwiseError, Plan, SlideState, remember_failure
+from ntrm.results.slide_state import BusyError, MadeOtherwiseError, SlideState, remember_failure
+from ntrm.segment.annotate import Blank
 from ntrm.segment.file_transfer import FileTransfer
 from ntrm.segment.options import Options, run_of
-from ntrm.segment.slide import OpenSlide, PredictedSlide, SlideTask, network_says, predict_slide, write_slide
+from ntrm.segment.slide import OpenSlide, PredictedSlide, SlideTask, predict_slide, write_slide
 from ntrm.slides.inputs import SlideInput
 from ntrm.slides.isolated import open_isolated
-from ntrm.slides.readers.reader import SlideReader
 from ntrm.slides.slide_ids import without_name
 
 LONGEST = 600  # Characters of a reason: some libraries write pages
@@ -128,28 +128,39 @@ class Outcome:
         }
 
 
-class SlideMaker(ABC):
-    """Makes the results of one slide after the other in ``out``."""
-
-    reference: Reference | None = None  # What the model's training sections are like; None where it does not say
+class Segmenter:
+    """Holds the network, if there is one; segments one slide after the other into ``out``."""
 
     def __init__(
         self,
-        run: Manifest,
+        model: str | Path | SegmentationModel | Blank,
         out: Path,
-        options: Options,
+        options: Options | None = None,
+        *,
+        device: str | torch.device = "auto",
+        batch: int = 16,
         open_slide: OpenSlide = open_isolated,
         transfer: FileTransfer | None = None,
     ) -> None:
-        self.run, self.out, self.options = run, out, options
-        """Model, program and options; folder of the results."""
+        self.out, self.options = out, options or Options()
         self.open_slide, self.transfer = open_slide, transfer or FileTransfer()
+        self.blank = model if isinstance(model, Blank) else None
+        self.reference: Reference | None = None  # What the model's training sections are like; None where nobody says
+        if isinstance(model, Blank):
+            self.run = model.run(out, self.options)
+            return
+        subject = open_subject(model)
+        subject.config.check_mpp()
+        self._predictor, self.reference = subject.predictor(device, batch=batch), subject.reference
+        self.run = run_of(subject, self._predictor, self.options)
+        """Model, program and options."""
 
-    @abstractmethod
-    def look(
-        self, reader: SlideReader, task: SlideTask, plan: Plan, progress: Progress, held: ExitStack
-    ) -> PredictedSlide:
-        """What every pixel of a slide is called, before anything is written; takes over what is ``held``."""
+    @property
+    def predictor(self) -> Predictor:
+        """The network; refused where there is none."""
+        if self.blank:
+            raise RefusedError(f"{self.out} was {NO_MODEL}")
+        return self._predictor
 
     def check_folder(self, covariates: Sequence[str] = ()) -> None:
         """Make ``out`` a folder of this model's results; refuses one that holds others."""
@@ -158,6 +169,8 @@ class SlideMaker(ABC):
             check_out(self.out)  # before anything is written to a folder of something else
             with holding(self.out / RUN_LOCK, wait=True):
                 check_results_folder(self.out, self.run, covariates)
+                if self.blank:
+                    self.blank.keep_classes(self.out)
 
         results = self.transfer.results
         claim_folder() if results is None else results.check_folder(claim_folder)
@@ -205,29 +218,3 @@ class SlideMaker(ABC):
         if self.transfer.results is not None:
             self.transfer.results.deliver_failure(slide_id)
         return failure
-
-
-class Segmenter(SlideMaker):
-    """Holds the network that segments the slides."""
-
-    def __init__(
-        self,
-        model: str | Path | SegmentationModel,
-        out: Path,
-        options: Options | None = None,
-        *,
-        device: str | torch.device = "auto",
-        batch: int = 16,
-        open_slide: OpenSlide = open_isolated,
-        transfer: FileTransfer | None = None,
-    ) -> None:
-        subject, options = open_subject(model), options or Options()
-        subject.config.check_mpp()
-        self.predictor, self.reference = subject.predictor(device, batch=batch), subject.reference
-        super().__init__(run_of(subject, self.predictor, options), out, options, open_slide, transfer)
-
-    def look(
-        self, reader: SlideReader, task: SlideTask, plan: Plan, progress: Progress, held: ExitStack
-    ) -> PredictedSlide:
-        """What the network says."""
-        return network_says(reader, task, plan, self, progress, held)

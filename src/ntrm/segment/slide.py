@@ -28,6 +28,7 @@ from ntrm.regions.graph import tissue_graph_of
 from ntrm.regions.regions import Regions
 from ntrm.regions.small_regions import remove_small_regions
 from ntrm.report.slide_report import write_slide_report
+from ntrm.results.classes import folder_classes
 from ntrm.results.documents import Network, StainNorm
 from ntrm.results.familiarity import UNLIKE, WITHOUT_MODEL, WITHOUT_REFERENCE, SlideFamiliarity
 from ntrm.results.paths import (
@@ -41,11 +42,12 @@ from ntrm.results.paths import (
     SOURCE,
 )
 from ntrm.results.slide_state import Plan, SlideState, Tables, alone, finished, made_otherwise, remember, source_version
+from ntrm.segment.annotate import tissue_alone
 from ntrm.segment.measurements import measure_pieces, scan_slide
 from ntrm.segment.options import Options, wanted_stains
 from ntrm.segment.overview import SlideOverview, inspect_slide
 from ntrm.segment.pictures import tinted, write_familiarity_map, write_overlays, write_plain
-from ntrm.segment.predict import Maps, RelationsMean, predict_maps
+from ntrm.segment.predict import IN_MEMORY, Maps, RelationsMean, predict_maps
 from ntrm.segment.slide_files import SlideFiles
 from ntrm.slides.grid import SlideGrid, check_cost
 from ntrm.slides.inputs import SlideInput, source_fingerprint
@@ -53,7 +55,7 @@ from ntrm.slides.pieces import NO_PIECE, PieceMap
 from ntrm.slides.readers.reader import SlideReader
 
 if TYPE_CHECKING:
-    from ntrm.segment.segmenter import Segmenter, SlideMaker
+    from ntrm.segment.segmenter import Segmenter
 
 OpenSlide = Callable[..., SlideReader]
 LARGE = 1 << 25
@@ -82,9 +84,10 @@ class PredictedSlide:
     grid: SlideGrid
     maps: Maps
     held: ExitStack  # The slide's lock. Until it is closed, no other process can take the slide.
-    relations: Network | None  # The network's relations of tissues; None for networks that have none
-    blocks: SlideBlocks | None  # What its windows look like; None where the model has no reference to compare them with
-    stained: StainNorm | None  # What was done to the slide's stains; None where nobody asked for that
+    relations: Network | None = None  # The network's relations of tissues; None for networks that have none
+    blocks: SlideBlocks | None = None
+    """What its windows look like; None where the model has no reference to compare them with."""
+    stained: StainNorm | None = None  # What was done to the slide's stains; None where nobody asked for that
 
     @property
     def large(self) -> bool:
@@ -172,7 +175,7 @@ def _write_more(found: PredictedSlide, pieces: PieceMap, options: Options) -> No
         write_probabilities_zarr(path, maps.probabilities, schema, resolution, metadata=metadata)
 
 
-def predict_slide(task: SlideTask, work: SlideMaker, progress: Progress) -> PredictedSlide | SlideState:
+def predict_slide(task: SlideTask, work: Segmenter, progress: Progress) -> PredictedSlide | SlideState:
     """Do what needs the network; of a slide that is finished already, give what is kept of it."""
     slide, slide_id, folder, results = task.slide, task.slide_id, work.out / task.slide_id, work.transfer.results
     with ExitStack() as stack:
@@ -188,10 +191,12 @@ def predict_slide(task: SlideTask, work: SlideMaker, progress: Progress) -> Pred
         with work.transfer.at_hand(slide):
             plan = _plan(task, work)
             with closing(work.open_slide(slide.path, alone=slide.alone)) as reader:
-                return work.look(reader, task, plan, progress, stack)
+                if work.blank:
+                    return _blank(reader, task, plan, work, stack)
+                return _predict(reader, task, plan, work, progress, stack)
 
 
-def write_slide(found: PredictedSlide, work: SlideMaker) -> SlideState:
+def write_slide(found: PredictedSlide, work: Segmenter) -> SlideState:
     """Write all files of a slide and remember it as finished, in any thread."""
     slide, slide_id = found.task.slide, found.task.slide_id
     with found.held:
@@ -204,7 +209,7 @@ def write_slide(found: PredictedSlide, work: SlideMaker) -> SlideState:
     return state
 
 
-def _plan(task: SlideTask, work: SlideMaker) -> Plan:
+def _plan(task: SlideTask, work: Segmenter) -> Plan:
     mpp = None if task.slide.mpp is None else (task.slide.mpp.x, task.slide.mpp.y)
     run = json.dumps(work.run.identity(), sort_keys=True, ensure_ascii=False)
     return Plan(task.slide_id, hashlib.sha256(run.encode()).hexdigest(), mpp, source_fingerprint(task.slide.path))
@@ -230,7 +235,7 @@ def _keep(before: SlideState, plan: Plan, slide: SlideInput, folder: Path) -> No
         remember(folder, replace(before, covariates=covariates))
 
 
-def network_says(
+def _predict(
     reader: SlideReader, task: SlideTask, plan: Plan, work: Segmenter, progress: Progress, stack: ExitStack
 ) -> PredictedSlide:
     """The network's prediction, which takes over what ``stack`` holds."""
@@ -285,6 +290,18 @@ def network_says(
         stained=stained,
         held=stack.pop_all(),
     )
+
+
+def _blank(reader: SlideReader, task: SlideTask, plan: Plan, work: Segmenter, stack: ExitStack) -> PredictedSlide:
+    """All tissue without a name, of which no network says anything."""
+    slide, folder, schema = task.slide, work.out / task.slide_id, folder_classes(work.out)
+    grid = SlideGrid.no_finer(reader, work.run.mpp, slide.mpp)
+    check_cost(reader.info, grid.source, grid.model_mpp, slide.path.stat().st_size)
+    overview = inspect_slide(grid, work.options)
+    place = folder / HIDDEN if grid.height * grid.width > IN_MEMORY else None
+    maps = Maps(tissue_alone(overview, grid, schema, place), confidence=None)
+    files = SlideFiles(folder, task.slide_id, grid.record(), schema, work.run)
+    return PredictedSlide(task, plan, files, overview, grid, maps, stack.pop_all())
 
 
 def normalise_stains(picture: Bytes, tissue: BoolMask, wanted: Stains, method: str) -> StainNorm:

@@ -18,10 +18,12 @@ import uvicorn
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import holding
+from ntrm.core.wording import NO_MODEL
 from ntrm.models.config import NETWORKS
-from ntrm.models.folders import locate, read_model
+from ntrm.models.folders import BUNDLED, locate, read_model
+from ntrm.results.classes import folder_classes
 from ntrm.results.folder import ResultsFolder
-from ntrm.results.manifest import check_out
+from ntrm.results.manifest import Manifest, check_out
 from ntrm.service.api.app import create_app
 from ntrm.service.core.settings import SERVER_LOCK, SERVICE_FOLDER, ServiceSettings
 
@@ -35,21 +37,13 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
     One service at a time works in a folder of results.
     """
     run = check_out(settings.out)
-    config, *_ = read_model(locate(settings.model))
-    config.check_mpp()
-    if config.arch not in NETWORKS:  # rare: only then does the web process load torch
-        from ntrm.models.registry import create
-
-        create(config.arch, config.schema, **dict[str, Any](config.options))  # refuses what no worker could load
-    classes = config.schema.names
-    if run is not None and run.classes != classes:
-        # They would be shown under the wrong names.
-        raise RefusedError(
-            f"{settings.out} holds results of other classes than the model's",
-            got=", ".join(run.classes),
-            expected=", ".join(classes),
-            hint=f"give --model with the model that made them ({run.cells()['model_name']}), or name another folder",
-        )
+    if run is not None and run.model is None:
+        if settings.model != BUNDLED:
+            hint = "leave --model out, or name another folder"
+            raise RefusedError(f"{settings.out} was {NO_MODEL}", got=f"--model {settings.model}", hint=hint)
+        folder_classes(settings.out)  # refused before anybody waits for the page
+    else:
+        _check_model(settings, run)
     ResultsFolder(settings.out).own(SERVICE_FOLDER)
     with holding(settings.hidden / SERVER_LOCK), _listening(settings) as listener:
         app = create_app(settings)
@@ -73,6 +67,25 @@ def serve(settings: ServiceSettings, opened: Callable[[str, str], None]) -> int:
         server.when_started = lambda: opened(address, f"/open/{app.state.app_state.access.new_code()}")
         server.run(sockets=[listener])
         return 128 + signal.SIGINT if server.signal == signal.SIGINT else 0
+
+
+def _check_model(settings: ServiceSettings, run: Manifest | None) -> None:
+    """Refuse a model that no worker could load, or whose classes are not those of the results."""
+    config, *_ = read_model(locate(settings.model))
+    config.check_mpp()
+    if config.arch not in NETWORKS:  # rare: only then does the web process load torch
+        from ntrm.models.registry import create
+
+        create(config.arch, config.schema, **dict[str, Any](config.options))
+    classes = config.schema.names
+    if run is not None and run.classes != classes:
+        # They would be shown under the wrong names.
+        raise RefusedError(
+            f"{settings.out} holds results of other classes than the model's",
+            got=", ".join(run.classes),
+            expected=", ".join(classes),
+            hint=f"give --model with the model that made them ({run.cells()['model_name']}), or name another folder",
+        )
 
 
 class _Server(uvicorn.Server):

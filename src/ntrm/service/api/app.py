@@ -22,7 +22,7 @@ from ntrm.core.errors import NtrmError, UsageError
 from ntrm.correct.engine import NotReadyError
 from ntrm.correct.log import ConflictError
 from ntrm.models.folders import BUNDLED
-from ntrm.service.api import routes_corrections, routes_results, routes_slides, schemas
+from ntrm.service.api import routes_classes, routes_corrections, routes_results, routes_slides, schemas
 from ntrm.service.api.access import HEADERS, LINK_SECONDS, SESSION_SECONDS, Guard
 from ntrm.service.api.app_state import AppState
 from ntrm.service.api.routes_slides import Shared
@@ -68,7 +68,13 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     asked = [Security(HTTPBearer(scheme_name="token", auto_error=False)), Security(cookie)]
     app.include_router(open_router)
     # The files of results are last: what is not another address is the name of one.
-    for routes in (router, routes_slides.router, routes_corrections.router, routes_results.router):
+    for routes in (
+        router,
+        routes_classes.router,
+        routes_slides.router,
+        routes_corrections.router,
+        routes_results.router,
+    ):
         app.include_router(routes, dependencies=asked)
     app.mount("/page", StaticFiles(directory=PAGE))
     for kind in _PROBLEMS:
@@ -108,8 +114,9 @@ def about(app_state: Shared) -> schemas.About:
             "sha256": app_state.weights_sha256,
             "mpp": model.mpp,
         },
-        notice=f"{NOTICE} {BUNDLED_NOTICE}" if settings.model == BUNDLED else NOTICE,
+        notice=f"{NOTICE} {BUNDLED_NOTICE}" if settings.model == BUNDLED and app_state.blank is None else NOTICE,
         classes=schemas.classes_of(model.schema),
+        classes_open=app_state.blank is not None,
         limits={name: getattr(settings.limits, name) for name in ("upload_bytes", "pixels", "queue", "uploads")},
         server_paths=bool(settings.roots),
         worker=app_state.supervisor.state,  # type: ignore[arg-type]

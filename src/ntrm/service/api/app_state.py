@@ -22,14 +22,18 @@ from anyio import CapacityLimiter
 
 from ntrm.core.errors import NtrmError
 from ntrm.core.io import APPEND
+from ntrm.core.wording import NO_MODEL
 from ntrm.correct.log import Stamp, read_log, stamp_of
 from ntrm.correct.results import correction_in
 from ntrm.correct.slide import SlideCorrections
 from ntrm.correct.state import State
+from ntrm.models.config import ModelConfig
 from ntrm.models.folders import CONFIG, locate, read_config
+from ntrm.results.classes import folder_classes
 from ntrm.results.documents import read_summary
 from ntrm.results.folder import ResultsFolder
-from ntrm.results.paths import CORRECTED, CORRECTIONS, REGIONS, SUMMARY, table_file
+from ntrm.results.manifest import check_out, read_run
+from ntrm.results.paths import CLASSES, CORRECTED, CORRECTIONS, REGIONS, SUMMARY, table_file
 from ntrm.results.slide_state import finished
 from ntrm.results.tables import FOOT, is_own_column, read_table
 from ntrm.service.api.access import Access
@@ -83,7 +87,12 @@ class AppState:
         ResultsFolder(settings.out).own(SERVICE_FOLDER)
         for name in (UPLOADS, INCOMING, TRASH):
             (hidden / name).mkdir(exist_ok=True, mode=0o700)
-        self.model, self.weights_sha256 = read_config(locate(settings.model) / CONFIG)
+        run = check_out(settings.out)
+        self.blank = run if run is not None and run.model is None else None
+        """What a folder began with in which tissues are named from nothing, without a model."""
+        known = (None, None) if self.blank else read_config(locate(settings.model) / CONFIG)
+        self._model: ModelConfig | None = known[0]
+        self.weights_sha256: str | None = known[1]
         self.store = JobStore(hidden / DATABASE)
         self.audit = Audit(hidden / AUDIT)
         self.access = Access(settings)
@@ -130,6 +139,12 @@ class AppState:
         self.audit.close()
         self.store.close()
 
+    @property
+    def model(self) -> ModelConfig:
+        """The model; without one, what stands in its place, with the classes as people call them now."""
+        out = self.settings.out
+        return self._model or _stand_in(out, stamp_of(out / CLASSES))
+
     def check_worker(self) -> None:
         """Refuse what no worker would ever do."""
         if (refusal := self.supervisor.refusal) is not None:
@@ -149,12 +164,13 @@ class AppState:
         """Of its results."""
         return self.settings.out / slide.slide_id
 
-    def _revision(self, slide: SlideRow) -> tuple[Stamp, Stamp]:
-        """Changes whenever the results do, or when a ground truth is added to them."""
-        made, truth = (stamp_of(self.folder(slide) / name) for name in (SUMMARY, FILES["truth"]))
+    def _revision(self, slide: SlideRow) -> tuple[Stamp, ...]:
+        """Changes whenever the results do, when a ground truth is added to them, or a class is changed."""
+        folder = self.folder(slide)
+        made, *others = map(stamp_of, (folder / SUMMARY, folder / FILES["truth"], self.settings.out / CLASSES))
         if made is None:
             raise _no_results()
-        return made, truth
+        return made, *others
 
     def tile_revision(self, slide: SlideRow, corrections: State | None = None) -> str:
         """Short, and another one whenever tiles of the slide are: of its original, results or corrections."""
@@ -237,13 +253,18 @@ _fingerprint = lru_cache(FINGERPRINTS)(lambda path, _changed, _size: source_fing
 
 
 @lru_cache(OPENED)
-def _layers(folder: Path, _revision: tuple[Stamp, Stamp]) -> MaskLayers:
+def _stand_in(out: Path, _changed: Stamp) -> ModelConfig:
+    return ModelConfig("", folder_classes(out), mpp=read_run(out).mpp, name=NO_MODEL)
+
+
+@lru_cache(OPENED)
+def _layers(folder: Path, _revision: tuple[Stamp, ...]) -> MaskLayers:
     grid = read_summary(folder).grid
     return MaskLayers(folder, grid.area, grid.to_level0[:2])
 
 
 @lru_cache(OPENED)
-def _regions(folder: Path, _revision: tuple[Stamp, Stamp]) -> RegionFinder:
+def _regions(folder: Path, _revision: tuple[Stamp, ...]) -> RegionFinder:
     if (state := finished(folder)) is None:
         raise _no_results()
     return RegionFinder(state.tables["regions"], folder / REGIONS)

@@ -33,7 +33,7 @@ class ErrorDocument(BaseModel):
 
 
 class TissueClass(BaseModel):
-    """A class of the model."""
+    """A class of the model, or a tissue that a person names."""
 
     index: int
     name: str
@@ -41,6 +41,7 @@ class TissueClass(BaseModel):
     colour: str = Field(description="#rrggbb, the dataset's own")
     safe_colour: str = Field(description="#rrggbb, told apart by colour-blind readers")
     background: bool
+    unnamed: bool = Field(description="tissue that nobody has named yet: no name to give")
 
 
 class About(BaseModel):
@@ -51,6 +52,7 @@ class About(BaseModel):
     model: dict[Literal["name", "version", "sha256", "mpp"], str | float | None]
     notice: str
     classes: list[TissueClass]
+    classes_open: bool = Field(description="whether classes may be added and renamed: tissues are named from nothing")
     limits: dict[str, int]
     server_paths: bool = Field(description="whether slides may be named by path")
     worker: Literal["off", "starting", "ready", "refused"]
@@ -215,8 +217,8 @@ def classes_of(schema: LabelSchema) -> list[TissueClass]:
     classes = []
     for tissue, safe in zip(schema.tissues, colours_of(schema, safe=True), strict=True):
         colours = {"colour": "#" + bytes(tissue.rgb).hex(), "safe_colour": "#" + bytes(safe).hex()}
-        background = tissue.name == schema.background
-        classes.append(TissueClass.model_validate({**vars(tissue), **colours, "background": background}))
+        roles = {"background": tissue.name == schema.background, "unnamed": tissue.name == schema.unnamed}
+        classes.append(TissueClass.model_validate({**vars(tissue), **colours, **roles}))
     return classes
 
 

@@ -170,7 +170,7 @@ def main() -> int:
     except NtrmError as error:
         _say({"refused": document_of(error)["error"]})
         return error.exit_code
-    if segmenter is None or segmenter.run.options["device"] == "cpu":
+    if segmenter is None or segmenter.run.options.get("device", "cpu") == "cpu":
         # The page comes first: whoever views slides must not wait for the next one.
         os.nice(5)
     devices = 1
@@ -186,15 +186,18 @@ def main() -> int:
 
 def open_segmenter(settings: ServiceSettings) -> Segmenter:
     """The network, with the options of results that are there already: those of one folder have the same options."""
+    from ntrm.segment.annotate import Blank
     from ntrm.segment.options import Options
     from ntrm.segment.segmenter import Segmenter
 
     before: dict[str, Any] = {"maps": True, "batch": settings.batch, "device": settings.device}
+    model: str | Blank = settings.model
     with suppress(DataError, UsageError):
-        before |= read_run(settings.out).options
+        run = read_run(settings.out)
+        before, model = before | run.options, Blank() if run.model is None else model
     options = Options(**{name: before[name] for name in Options.__dataclass_fields__ if name in before})
     device = before["device"] if settings.device == "auto" else settings.device
-    segmenter = Segmenter(settings.model, settings.out, options, device=str(device), batch=int(before["batch"]))
+    segmenter = Segmenter(model, settings.out, options, device=str(device), batch=int(before["batch"]))
     segmenter.check_folder()
     return segmenter
 

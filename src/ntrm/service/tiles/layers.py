@@ -191,7 +191,7 @@ class Look(BaseModel):
         alpha = np.full(len(colours), 255, dtype=np.uint8)
         alpha[0] = 0
         if layer in CLASSES:
-            hidden = {schema.background_index, *_numbers(self.hide)}
+            hidden = {schema.background_index, schema.unnamed_index, *_numbers(self.hide)}
             visible = {*every} - hidden if self.only is None else _numbers(self.only)
             alpha[1:] = [255 if index in visible else 0 for index in every]
         return [schema.index(name) for name in names], colours, alpha

@@ -84,7 +84,7 @@ def _check_model(settings: ServiceSettings, run: Manifest | None) -> None:
             f"{settings.out} holds results of other classes than the model's",
             got=", ".join(run.classes),
             expected=", ".join(classes),
-            hint=f"give --model with the model that made them ({run.cells()['model_name']}), or name another folder",
+            hint=f"give --model with the model that made them ({(run.model or {}).get('name')}), or name another folder",
         )
 
 

@@ -79,12 +79,13 @@ def _check_model(settings: ServiceSettings, run: Manifest | None) -> None:
         create(config.arch, config.schema, **dict[str, Any](config.options))
     classes = config.schema.names
     if run is not None and run.classes != classes:
+        made_by = (run.model or {}).get("name")
         # They would be shown under the wrong names.
         raise RefusedError(
             f"{settings.out} holds results of other classes than the model's",
             got=", ".join(run.classes),
             expected=", ".join(classes),
-            hint=f"give --model with the model that made them ({(run.model or {}).get('name')}), or name another folder",
+            hint=f"give --model with the model that made them ({made_by}), or name another folder",
         )
 
 

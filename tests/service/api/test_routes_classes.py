@@ -63,7 +63,7 @@ def test_classes_are_added_and_renamed_and_steps_follow(blank):
 )
 def test_what_is_no_class_is_refused(blank, tmp_path, wanted, status, code):
     answer = blank.post("/v1/classes", json=wanted)
-    assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+    assert error_of(answer) == (status, code)
     assert len(folder_classes(tmp_path / "out")) == 4
 
 
@@ -76,4 +76,4 @@ def test_many_at_once_are_all_kept(blank, tmp_path):
 
 def test_a_models_classes_are_its_own(client):
     answer = client.post("/v1/classes", json={"name": "x"})
-    assert (answer.status_code, error_of(answer)["code"]) == (422, "refused")
+    assert error_of(answer) == (422, "refused")

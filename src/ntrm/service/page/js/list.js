@@ -60,11 +60,12 @@ export function List() {
   const list = useObserved({ slides: null, error: null, refused: "" });
   const search = useRef(null);
   const rows = useRef(null);
+  const drawn = useRef(new WeakMap());
 
   const polling = usePolling(async () => {
     try {
-      [list.slides] = await Promise.all([api.slides(), renew()]);
-      list.error = null;
+      const [slides] = await Promise.all([api.slides(), renew()]);
+      change(list, { slides: keepSame(list.slides ?? [], slides), error: null });
     } catch (error) {
       list.error = error;
       throw error;
@@ -104,6 +105,12 @@ export function List() {
     ]);
   }, []);
 
+  /** The row of a slide that is as it was need not be drawn again. */
+  const rowOf = (slide) => {
+    const row = drawn.current.get(slide) ?? html`<${Row} key=${slide.id} slide=${slide} acts=${acts} />`;
+    drawn.current.set(slide, row);
+    return row;
+  };
   const slides = list.slides ?? [];
   const shown = slides.filter((slide) => matches(slide, chosen.query)).sort(SORTS[chosen.sort][1]);
   const part = shown.length === slides.length ? "" : `${shown.length} of `;
@@ -113,11 +120,18 @@ export function List() {
       <${Notices} refused=${list.refused} />
       <${Sending} />
       <ul class="rows" aria-label="Slides" hidden=${!shown.length} ref=${rows}>
-        ${shown.map((slide) => html`<${Row} key=${slide.id} slide=${slide} acts=${acts} />`)}
+        ${shown.map(rowOf)}
       </ul>
       <div class="list-state"><${State} list=${list} isEmpty=${!shown.length} retry=${polling.now} /></div>
       <p class="muted small" role="status">${slides.length ? part + count(slides.length, "slide") : ""}</p>
     </main>`;
+}
+
+/** What the server says now, with the objects of before for slides that are as they were. */
+function keepSame(before, now) {
+  const known = new Map(before.map((slide) => [slide.id, slide]));
+  const isSame = (slide) => JSON.stringify(known.get(slide.id)) === JSON.stringify(slide);
+  return now.map((slide) => (isSame(slide) ? known.get(slide.id) : slide));
 }
 
 /** Asks what the server is, while it is still getting ready. */

@@ -65,6 +65,27 @@ def test_a_damaged_cache_file_is_rebuilt(cache, section, damage):
     assert path.read_bytes() == whole
 
 
+def open_together(folder, cases, barrier, answers):
+    cache = SectionCache(folder)
+    barrier.wait()
+    for case in cases:
+        section = cache.open(case, SKIN)
+        answers.put((case.name, section.image.tobytes(), section.mask.tobytes()))
+
+
+def test_processes_that_build_at_once_all_see_whole_sections(tmp_path, random):
+    sections = [*write_random(tmp_path / "data", random, *[(60, 80)] * 4)]
+    barrier, answers, cases = SPAWN.Barrier(2), SPAWN.Queue(), [case for case, *_ in sections]
+    builders = [SPAWN.Process(target=open_together, args=(tmp_path / "cache", cases, barrier, answers)) for _ in "ab"]
+    for builder in builders:
+        builder.start()
+    seen = [answers.get(timeout=LIMIT_S) for _ in range(2 * len(cases))]
+    for builder in builders:
+        builder.join(timeout=LIMIT_S)
+    assert set(seen) == {(case.name, image.tobytes(), mask.tobytes()) for case, image, mask in sections}
+    assert not list((tmp_path / "cache").rglob(f"{PARTIAL}*"))
+
+
 def save_half_and_hang(path, array, **_options):
     half = array.tobytes()[: array.nbytes // 2]
     Path(path).write_bytes(half)

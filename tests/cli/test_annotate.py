@@ -1,7 +1,6 @@
 import json
 
 import numpy as np
-import pytest
 from tests.segment.small import paint, write_slide
 from typer.testing import CliRunner
 
@@ -9,11 +8,10 @@ from ntrm.cli import annotate as annotate_module
 from ntrm.cli.main import app
 
 
-def annotate(*words):
-    return CliRunner().invoke(app, ["annotate", *map(str, words)])
-
-
 def test_slides_are_opened_and_the_page_is_started_for_them(tmp_path, monkeypatch):
+    def annotate(*words):
+        return CliRunner().invoke(app, ["annotate", *map(str, words)])
+
     slide, out = write_slide(tmp_path / "in" / "a.tif", paint(np.random.default_rng(3))), tmp_path / "out"
     (tmp_path / "in" / "b.svs").write_bytes(b"nothing")
     started = []
@@ -28,17 +26,3 @@ def test_slides_are_opened_and_the_page_is_started_for_them(tmp_path, monkeypatc
     assert second.exit_code == 1
     assert "error: b: " in second.stderr
     assert [(each.out, each.roots, each.port) for each in started] == [(out, (tmp_path / "in",), 0)]
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ([], 2, "classes are missing"),
-        (["--classes", "a,a"], 1, "share a name"),
-        (["--classes", "a", "--mask-mpp", "20"], 2, "µm/px of the masks"),
-    ],
-)
-def test_impossible_wishes_are_refused_before_anything_is_written(tmp_path, words, code, said):
-    slide, out = write_slide(tmp_path / "a.tif", paint(np.random.default_rng(3))), tmp_path / "out"
-    result = annotate(slide, "--out", out, *words)
-    assert (result.exit_code, said in result.stderr, (out / "run.json").exists()) == (code, True, False)

@@ -1,8 +1,5 @@
 """Slides without a model: the blank mask, its documents, and what people make of it."""
 
-import csv
-import json
-
 import numpy as np
 import pytest
 from tests.evaluation.small import MPP
@@ -37,6 +34,11 @@ def blank(tmp_path):
     painted = paint(np.random.default_rng(3))
     annotate(write_slide(tmp_path / "in" / "a.tif", painted), tmp_path / "out")
     return tmp_path / "out", painted
+
+
+def box(painted):
+    """(H, W) a part of the tissue."""
+    return np.pad(np.ones((30, 40), dtype=bool), ((80, painted.shape[0] - 110), (40, painted.shape[1] - 80)))
 
 
 def name(out, tissue, where):
@@ -77,12 +79,10 @@ def test_what_is_there_is_kept_and_other_classes_are_refused(blank, tmp_path):
     for classes in ("BCC,RET,tumour ü", None):
         again = annotate(tmp_path / "in", out, classes)
         assert [(slide.slide_id, slide.status) for slide in again.slides] == [("a", "kept"), ("broken", "failed")]
-    with pytest.raises(RefusedError, match="annotated with other classes") as caught:
+    with pytest.raises(RefusedError, match="annotated with other classes"):
         annotate(tmp_path / "in", out, "BCC,RET")
-    assert "leave --classes out" in caught.value.hint
-    with pytest.raises(RefusedError, match="results of another run") as caught:
+    with pytest.raises(RefusedError, match="results of another run"):
         annotate(tmp_path / "in", out, mask_mpp=4.0)
-    assert caught.value.got == "options mpp 6.7, not 4.0"
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,7 @@ def test_a_coarse_image_keeps_its_own_pixels_and_none_is_guessed(tmp_path):
 
 def test_cancers_are_found_by_a_persons_word_and_measured_once_all_has_a_name(blank):
     out, painted = blank
-    tumour, tissue = np.zeros(painted.shape, dtype=bool), open_mask(out / "a").labels() == 4
-    tumour[80:110, 40:80] = True
+    tumour, tissue = box(painted), open_mask(out / "a").labels() == 4
     with pytest.raises(UsageError, match="unknown class"):
         SlideCorrections(out / "a").drawn(PixelSet.empty(), UNNAMED)
     some = name(out, "BCC", tumour)
@@ -131,18 +130,14 @@ def test_cancers_are_found_by_a_persons_word_and_measured_once_all_has_a_name(bl
     assert feature["properties"]["classification"]["name"] == "BCC"
     every = name(out, "RET", tissue & ~tumour)
     assert every["tissue_fractions"][UNNAMED] == 0
-    reason = every["pieces"][0]["measurements"]["deep_clearance"]["reason"]
-    assert "name yet" not in reason
-    with (out / "slides.csv").open() as stream:
-        (row,) = csv.DictReader(stream)
-    assert float(row["corrected_fraction_RET"]) > 0.5
+    assert "name yet" not in every["pieces"][0]["measurements"]["deep_clearance"]["reason"]
+    assert float(rows_of(out)[0]["corrected_fraction_RET"]) > 0.5
 
 
 def test_logs_follow_classes_that_are_added_and_renamed(blank):
     out, painted = blank
     before = open_mask(out / "a").record
-    where = np.zeros(painted.shape, dtype=bool)
-    where[80:110, 40:80] = True
+    where = box(painted)
     name(out, "tumour ü", where)
     change_class(out, "necrosis")
     name(out, "necrosis", np.roll(where, 20, axis=0))
@@ -151,6 +146,10 @@ def test_logs_follow_classes_that_are_added_and_renamed(blank):
     assert [step.tissue for step in slide.log.steps] == ["carcinoma", "necrosis"]
     assert np.unique(slide.state().paint(slide.mask.labels())).tolist() == [2, 3, 4, 5]
     assert not slide.is_written
+    slide.write()
+    assert SlideCorrections(out / "a").is_written
+    change_class(out, "carcinoma", (3, 2, 1), before="carcinoma")
+    assert not SlideCorrections(out / "a").is_written
     # One who has not heard of it writes by the old names.
     append(out / "a", before, Step(action="draw", tissue="tumour ü", named="0+5"))
     assert [step.tissue for step in SlideCorrections(out / "a").log.steps] == ["carcinoma", "necrosis", "carcinoma"]
@@ -166,8 +165,7 @@ def test_logs_follow_classes_that_are_added_and_renamed(blank):
 def test_what_has_no_name_is_no_part_of_a_dataset(blank, tmp_path):
     out, painted = blank
     change_class(out, "necrosis")
-    where = np.zeros(painted.shape, dtype=bool)
-    where[80:110, 40:80] = True
+    where = box(painted)
     name(out, "necrosis", where)
     record = CorrectedResults(out, tmp_path / "in").write(tmp_path / "data")
     assert record["slides"][0]["pixels"]["necrosis"] == where.sum()
@@ -175,4 +173,3 @@ def test_what_has_no_name_is_no_part_of_a_dataset(blank, tmp_path):
     mask = read_mask(path, read_schema(tmp_path / "data" / "classes.csv")).mask
     assert np.unique(mask).tolist() == [3, 4, IGNORE]
     assert (mask[where] == 4).all()
-    assert json.loads((out / "run.json").read_text())["classes"][-1] == UNNAMED

@@ -57,8 +57,7 @@ def annotate(
     console.note(f"written: {out}, annotated from nothing: no model; tissue is unnamed until a person names it")
     if len(result.failed) == len(result.slides):
         return result.exit_code
-    folders = {Path(each) for each in inputs if Path(each).is_dir()}
-    roots = sorted(folders | {Path(each).absolute().parent for each in inputs if Path(each).is_file()})
+    roots = sorted({each if each.is_dir() else each.parent for each in map(Path, inputs) if each.exists()})
     if serve is None:
         serve = sys.stdin.isatty() and sys.stdout.isatty() and not console.json
     if not (serve and has_service()):

@@ -68,8 +68,8 @@ def serve(
 
 
 def has_service() -> bool:
-    """Whether the service is installed."""
-    return all(find_spec(module) for module in ("fastapi", "uvicorn"))
+    """Whether the service is installed, on a system that it knows."""
+    return hasattr(os, "geteuid") and all(find_spec(module) for module in ("fastapi", "uvicorn"))
 
 
 def start_service(settings: ServiceSettings, console: Console, *, open_page: bool = True) -> int:

@@ -21,7 +21,8 @@ from ntrm.correct.pixels import PixelSet, union
 from ntrm.correct.results import is_current, write_corrected
 from ntrm.correct.state import State, state_of
 from ntrm.correct.units import Units
-from ntrm.results.paths import CORRECTIONS
+from ntrm.results.mask_file import colours_in, opened_mask
+from ntrm.results.paths import CORRECTED, CORRECTIONS
 
 KEPT_STATES = 16  # Of each slide, those after earlier steps too, so that an undo replays nothing
 
@@ -69,8 +70,12 @@ class SlideCorrections:
 
     @property
     def is_written(self) -> bool:
-        """Whether ``corrected/`` is made from the log as it is now."""
-        return is_current(self.mask.folder, self.log)
+        """Whether ``corrected/`` is made from the log as it is now, and in the present colours."""
+        folder, schema = self.mask.folder, self.mask.schema
+        if not is_current(folder, self.log) or schema.unnamed is None or not self.log.active:
+            return is_current(folder, self.log)
+        with opened_mask(folder / CORRECTED) as stored:
+            return colours_in(stored)[: len(schema)] == [tissue.rgb for tissue in schema.tissues]
 
     @property
     def scale(self) -> tuple[float, float]:

@@ -3,13 +3,15 @@
 import { html } from "../vendor/preact/preact.min.js";
 import { area, count } from "./format.js";
 import { Dot, titleOf } from "./palette.js";
+import { isFromNothing, page } from "./state.js";
 
 /** A part or region in one line, for the readout beside the pointer. */
 export const partLine = (part, reason = "") =>
   html`<${Dot} of=${part.tissue} />
     <strong>${part.tissue ? titleOf(part.tissue) : "Nothing known"}</strong>
     <span class="number muted">${area(part.area_mm2)}</span>
-    ${part.network_tissue !== part.tissue && html`<span class="muted">network: ${part.network_tissue}</span>`}
+    ${!isFromNothing() && part.network_tissue !== part.tissue &&
+      html`<span class="muted">network: ${part.network_tissue}</span>`}
     ${part.by_hand && html`<span class="muted">named by a person</span>`}
     ${reason && html`<span>${reason}</span>`}`;
 
@@ -57,5 +59,8 @@ export function resultWords(store) {
   const reason = store.document.corrected_reason;
   return reason ? `${what} could not be written: ${reason}.` : `${what} are being written.`;
 }
+
+/** The model of a result, or the server's words where there was none. */
+export const modelWords = ({ model }) => (model ? `model ${model.name} ${model.version}` : page.about.model.name);
 
 export const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");

@@ -1,7 +1,7 @@
 // Saves what is on the screen: the view as PNG, the graph as SVG.
 
 import { html, render } from "../vendor/preact/preact.min.js";
-import { correctedWords } from "./correct-words.js";
+import { correctedWords, modelWords } from "./correct-words.js";
 import { pathOf, screenMatrix } from "./drawing.js";
 import { unlikeWords } from "./familiarity.js";
 import { scaleBar } from "./geometry.js";
@@ -41,10 +41,10 @@ export async function saveView(view) {
   const { areas } = amountsOf(view);
   const names = inLegend().map((tissue) => tissue.name);
   const shown = names.filter((name) => !view.hidden.has(name) && (areas[name] ?? 0) > 0);
-  const { model, program, purpose } = summary;
+  const { program, purpose } = summary;
   const words = [
     slide.slide_id,
-    `${model.name} ${model.version}`,
+    modelWords(summary),
     `NTRM ${program.version}`,
     view.isCorrected && correctedWords(store),
     unlikeWords(slide),

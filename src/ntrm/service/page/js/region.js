@@ -6,6 +6,7 @@ import { regionNote } from "./familiarity.js";
 import { area, confidence, length, share } from "./format.js";
 import { ringOf } from "./geometry.js";
 import { Dot, titleOf } from "./palette.js";
+import { isFromNothing } from "./state.js";
 import { Facts } from "./ui.js";
 
 const PAUSE = 80;
@@ -55,7 +56,7 @@ export class Hover {
 export function readingLine(answer) {
   if (!answer?.tissue) return null;
   const { tissue, network_tissue: network, coarse_tissue: coarse, confidence: sure } = answer;
-  const renamed = network !== tissue;
+  const renamed = network !== tissue && !isFromNothing();
   return html`<${Dot} of=${tissue} />
     <strong>${titleOf(tissue)}</strong>
     ${renamed && html`<span class="muted">network: ${network ?? "nothing"}</span>`}
@@ -124,8 +125,8 @@ function Found({ view }) {
     version && ["Named by a person", share(found.corrected_by_hand ?? 0)],
     version && ["Followed", share(found.corrected_followed ?? 0)],
     ["Confidence here", confidence(at.confidence)],
-    version && ["Network here", at.network_tissue ?? "–"],
-    ["Coarse prediction here", at.coarse_tissue ?? "–"],
+    version && !isFromNothing() && ["Network here", at.network_tissue ?? "–"],
+    !isFromNothing() && ["Coarse prediction here", at.coarse_tissue ?? "–"],
     ["Piece", found.piece ?? at.piece ?? "–"],
     ["Number", at.region],
   ];

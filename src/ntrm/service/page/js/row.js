@@ -10,7 +10,7 @@ import { Button, Icon, IconButton, Progress } from "./ui.js";
 
 const WORDS = { queued: "Waiting", running: "Segmenting", done: "Done", failed: "Failed", cancelled: "Cancelled" };
 
-const NO_CLASS = "The model has no class called BCC, SCC or IEC";
+const NO_CLASS = "No class is called BCC, SCC or IEC";
 
 /** Cancer types as chips of a slide that is done; says so where none was found. */
 export function CancerChips({ of: slide }) {

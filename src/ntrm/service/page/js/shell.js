@@ -4,7 +4,7 @@ import { html, useEffect } from "../vendor/preact/preact.min.js";
 import { Back, BarButtons, PAGE_KEYS, PURPOSE, Purpose, serverNotice } from "./bar.js";
 import { correctBindings } from "./correct-keys.js";
 import { CorrectPanel } from "./correct-panel.js";
-import { correctedWords, resultWords } from "./correct-words.js";
+import { capital, correctedWords, modelWords, resultWords } from "./correct-words.js";
 import { Downloads } from "./downloads.js";
 import { familiarityLine, UnlikeBanner } from "./familiarity.js";
 import { bind, shortcuts } from "./keyboard.js";
@@ -124,6 +124,6 @@ function Tabs({ view }) {
 const Foot = ({ view: { slide, summary } }) =>
   html`<footer class="panel-foot small muted">
     <span>${PURPOSE}.</span>
-    <span class="wide-only">${` Model ${summary.model.name} ${summary.model.version}. ${serverNotice()}`}</span>
+    <span class="wide-only">${` ${capital(modelWords(summary))}. ${serverNotice()}`}</span>
     <span class="familiarity">${` ${familiarityLine(slide)}`}</span>
   </footer>`;

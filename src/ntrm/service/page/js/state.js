@@ -24,6 +24,9 @@ export function useObserved(fields) {
 /** The page as a whole: what the server says about itself, whether it answers, and what the address names. */
 export const page = observe({}, { about: null, isLost: false, hash: location.hash });
 
+/** Whether tissues are named from nothing: there is no model, and classes may be added and renamed. */
+export const isFromNothing = () => page.about.classes_open;
+
 window.addEventListener("hashchange", () => change(page, { hash: location.hash }));
 
 const KEY = "ntrm.";

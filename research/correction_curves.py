@@ -1,28 +1,24 @@
-"""What clicks are worth: simulated corrections of sections that a model segments badly.
+"""What clicks are worth: simulated corrections of sections that a model segments badly, or that no model has seen.
 
-    python research/correction_curves.py keep --sets choose,report,own --kept curves/v3
-    python research/correction_curves.py keep --sets skin-pas --from skin-pas --section A1-1 --kept curves/v3
-    python research/correction_curves.py keep --sets glas --from glas --kept curves/v3
-    python research/correction_curves.py curves --kept curves/v3 --sets report,own,skin-pas-A1-1 --out tables
-    python research/correction_curves.py review --kept curves/v3 --sets report,own,renders
+    python research/correction_curves.py keep --sets skin-pas-A1-1,skin-pas-A1-2 --from skin-pas --kept curves
+    python research/correction_curves.py keep --sets glas --split test --most 24 --from glas --kept curves
+    python research/correction_curves.py keep --sets phantom-own,phantom-foreign --kept curves
+    python research/correction_curves.py curves --kept curves --sets skin-pas-A1-2,glas --out tables
+    python research/correction_curves.py carried --kept curves --sets skin-pas-A1-1,skin-pas-A1-2
 
-``keep`` segments a set and keeps each section as ``NAME.graph.npz`` and ``NAME.truth.npz``; what is there stays.
-``review`` counts the regions that are mostly wrong among the first that a person steps to, by three orders.
-``curves`` simulates clicks with every arm (see ``simulated_clicks``), prints a row for each arm and score, means over
-the sections, and writes everything as ``SET-ORDER.json``. Differences between arms have intervals by bootstrap over
-sections; a phantom section in two stains is one.
+``keep`` writes slides, has the product segment them and read their texture, and keeps their truth. ``curves`` simulates
+clicks, with the network's mask and from nothing, and prints means over the sections of a set. ``carried`` clicks on
+each section of a list in turn and applies what was learned to the others, which nobody touches.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
@@ -30,257 +26,190 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 import numpy as np
 from numpy.typing import NDArray
 from research.simulated_clicks import (
-    ARMS,
     CLICKS,
-    CORES,
     CORES_AS_SKIN,
-    GLANDS,
     GLANDS_AS_SKIN,
     ORDERS,
-    SCORES,
     SKIN_PAS,
     Names,
-    Section,
-    read_section,
+    Score,
+    Truth,
+    from_nothing,
     simulate,
 )
 from research.skin_pas import lay
-from tests.reference.region_graph import region_graph
 
 from ntrm.core.io import write_json
-from ntrm.core.labels import SKIN, LabelSchema, read_schema
+from ntrm.core.labels import IGNORE, SKIN
 from ntrm.core.mpp import Resolution, level_resolution
-from ntrm.correct.engine.parts_engine import likely_errors, middle_parts
-from ntrm.correct.engine.spread import Settings
-from ntrm.data.image_files import read_image, read_mask
+from ntrm.correct.engine import ENGINE, propose
+from ntrm.correct.learning import Seen, learn
+from ntrm.correct.log import Step
+from ntrm.correct.mask import open_mask
+from ntrm.correct.pixels import PixelSet
+from ntrm.correct.state import State
+from ntrm.data.image_files import read_image, read_mask, write_image
 from ntrm.data.layouts import open_dataset
-from ntrm.data.resample import area_average, majority_vote
+from ntrm.data.resample import majority_vote
 from ntrm.evaluation.robustness import DEGRADATIONS
-from ntrm.models.predictor import Predictor
-from ntrm.models.registry import load
-from ntrm.models.windows import stitch
+from ntrm.segment.batch import segment_slides
+from ntrm.slides.inputs import SlideInput
 
-SEEDS = {"choose": 1901, "report": 1902, "own": 1902}
-"""Sets of phantom sections: to choose by, for the figures, and the latter in their own stain."""
-SECTIONS, NORMAL, STAINS = 8, 0.25, 2
-"""Of each set; the share without a cancer; foreign stains of each section, the first of ``DEGRADATIONS``."""
-MOST_PIXELS = 900_000  # Larger sections are left out, for time
-CELL = 16  # Side of the cells that regions are divided by, in pixels
-CORE_MPP = 1.25  # Of both sets of glands: that of ``gleason2019``
-NAMES = {"skin-pas": (SKIN_PAS,), "glas": (GLANDS, GLANDS_AS_SKIN), "gleason": (CORES, CORES_AS_SKIN)}
-"""Sets whose truth has other words than the model: by model, the set's own tissues first."""
-REPEATS = 6
-"""Simulations of a single section that differ in their random draws; of several sections, and without draws, one."""
-FIRST = (5, 10, 20)  # Regions that ``review`` looks at
-MAIN = ("part", "looks", "looks and relations")  # Arms that are tried with random and mistaken clicks, too
-PAIRS = (("looks", "part"), ("looks and relations", "part"), ("looks and relations", "looks"))
-
-Floats = NDArray[np.float64]
-Image = NDArray[np.uint8]
-Mask = NDArray[np.uint8]
+SEED, SECTIONS, NORMAL, MOST_PIXELS = 1902, 8, 0.25, 900_000  # Of the phantom; larger sections are left out, for time
+SLIDE_MPP = 0.5  # Of real sections that were laid together from tiles
+WORDS = {"skin-pas": SKIN_PAS, "glas": GLANDS_AS_SKIN, "gleason": CORES_AS_SKIN, "phantom": Names.same(SKIN.names)}
+"""True tissues of each set in the words of a model of skin."""
 
 
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """A section before it is segmented."""
+class Picture(NamedTuple):
+    """A section before it is segmented; its truth may be finer than the model."""
 
     name: str
-    image: Image
-    truth: Mask
-    mpp: Resolution
-    there: NDArray[np.bool_] | None = None  # (H, W) where there is an image at all
-
-
-def names_of(which: str, schema: LabelSchema) -> Names:
-    """The words of a set's truth, as far as the model has them."""
-    known = [
-        names for names in NAMES.get(which, ()) if {word for some in names.right for word in some} <= {*schema.names}
-    ]
-    return known[0] if known else Names.same(schema)
+    image: NDArray[np.uint8]
+    truth: NDArray[np.uint8]
+    mpp: float
+    truth_mpp: float
 
 
 def phantom(which: str) -> Iterator[Picture]:
-    """Phantom sections, each in two foreign stains or in its own."""
+    """Phantom sections in their own stain or in a foreign one."""
     from ntrm.phantom.generate import plan_sections
     from ntrm.phantom.layout import lay_slide
     from ntrm.phantom.render import render
 
-    mpp, seed = level_resolution("10x"), SEEDS[which]
-    for planned in plan_sections(SECTIONS, seed, NORMAL):
-        slide = lay_slide(planned.seed, mpp.x, planned.cancer, 1)
+    mpp = level_resolution("10x").x
+    for planned in plan_sections(SECTIONS, SEED, NORMAL):
+        slide = lay_slide(planned.seed, mpp, planned.cancer, 1)
         if slide.mask.size <= MOST_PIXELS:
-            image = render(slide.fine, mpp.x, planned.seed, stain=planned.stain(seed))
-            for number in range(1 if which == "own" else STAINS):
-                seen = image if which == "own" else DEGRADATIONS[number](image)
-                yield Picture(f"{which}-{planned.name}-{number}", seen, slide.mask, mpp)
-
-
-def skin_pas(folder: Path, section: str) -> Iterator[Picture]:
-    """A section of ``skin-pas`` laid together."""
-    laid = lay(folder, section, level_resolution("10x").x)
-    yield Picture(f"skin-pas-{section}", laid.image, laid.truth, Resolution.square(laid.mpp), laid.there)
-
-
-def glands(which: str, folder: Path, most: int) -> Iterator[Picture]:
-    """Some images of the test part of GlaS or Gleason, evenly over it, at one resolution."""
-    for name, image, mask, mpp in sections(folder, most):
-        factor = CORE_MPP / mpp
-        smaller = area_average(image, factor, factor), majority_vote(mask, factor, factor, len(CORES.tissues))
-        yield Picture(f"{which}-{name}", *smaller, Resolution.square(CORE_MPP))
-
-
-def sections(folder: Path, most: int) -> Iterator[tuple[str, Image, Mask, float]]:
-    """Name, image, mask and µm/px of some sections of the test part of a dataset."""
-    dataset = open_dataset(folder)
-    cases = dataset.in_split("test").cases
-    for case in cases[:: max(1, len(cases) // most)]:
-        if case.image is not None and case.mask is not None and case.resolution is not None:
-            mask = read_mask(case.mask, dataset.schema).mask
-            yield case.name, read_image(case.image), mask, case.resolution.x
+            image = render(slide.fine, mpp, planned.seed)
+            seen = image if which == "phantom-own" else DEGRADATIONS[0](image)
+            yield Picture(f"{which}-{planned.name}", seen, slide.mask, mpp, mpp)
 
 
 def pictures(which: str, asked: argparse.Namespace) -> Iterator[Picture]:
     """The sections of a set."""
-    if which in SEEDS:
-        return phantom(which)
-    return skin_pas(asked.source, asked.section) if which == "skin-pas" else glands(which, asked.source, asked.most)
+    if which.startswith("phantom"):
+        yield from phantom(which)
+    elif which.startswith("skin-pas-"):
+        section, mpp = which.removeprefix("skin-pas-"), level_resolution("10x").x
+        fine, truth = (lay(asked.source, section, at) for at in (SLIDE_MPP, mpp))
+        yield Picture(which, fine.image, truth.truth, SLIDE_MPP, mpp)
+    else:
+        dataset = open_dataset(asked.source)
+        cases = dataset.in_split(asked.split).cases
+        for case in cases[:: max(1, len(cases) // asked.most)]:
+            if case.image is not None and case.mask is not None and case.resolution is not None:
+                mask, mpp = read_mask(case.mask, dataset.schema).mask, case.resolution.x
+                yield Picture(f"{which}-{case.name}", read_image(case.image), mask, mpp, mpp)
 
 
-def keep(picture: Picture, predictor: Any, out: Path) -> None:
-    """Segment a section and write its graph and truth."""
-    graph, truth = out / f"{picture.name}.graph.npz", out / f"{picture.name}.truth.npz"
+def keep(picture: Picture, asked: argparse.Namespace) -> None:
+    """Write a section as a slide, segment it, read its texture and keep its truth on the grid of its mask."""
+    slide, truth = (asked.kept / folder / picture.name for folder in ("slides", "truth"))
+    slide, truth = slide.with_name(f"{slide.name}.tif"), truth.with_name(f"{truth.name}.npz")
+    slide.parent.mkdir(parents=True, exist_ok=True)
+    truth.parent.mkdir(parents=True, exist_ok=True)
     if truth.exists():
         return
-    started = time.perf_counter()
-    mask = stitch(predictor, picture.image).mask
-    made = region_graph(predictor, picture.image, mask, picture.mpp, side=CELL)
-    made.save(graph)
-    there = {} if picture.there is None else {"there": picture.there}
-    np.savez_compressed(truth, truth=picture.truth, **there)
-    seconds = time.perf_counter() - started
-    print(f"{picture.name}: {len(made)} nodes, {len(made.edges)} edges, {seconds:.1f} s", flush=True)
+    write_image(slide, picture.image, Resolution.square(picture.mpp))
+    segment_slides([slide], out=asked.kept / "results", model=asked.model, device=asked.device)
+    mask = open_mask(asked.kept / "results" / picture.name)
+    ENGINE.prepare(mask, SlideInput(slide, slide.name), asked.device)
+    factor = mask.resolution.x / picture.truth_mpp
+    classes = int(picture.truth[picture.truth != IGNORE].max(initial=0)) + 1
+    known = picture.truth if factor == 1 else majority_vote(picture.truth, factor, factor, classes)
+    height, width = mask.shape
+    np.savez_compressed(truth, truth=known[:height, :width])
+    print(picture.name, mask.shape, mask.summary.familiarity.verdict, flush=True)
 
 
-def sections_of(folder: Path, which: str, schema: LabelSchema) -> dict[str, Section]:
-    """The sections kept in ``folder`` whose names begin so."""
-    found = [path.name.removesuffix(".truth.npz") for path in sorted(folder.glob(f"{which}-*.truth.npz"))]
-    found = found or [which]
-    known = next((each for each in ("skin-pas", "glas", "gleason") if which.startswith(each)), which)
-    return {name: read_section(folder, name, schema, names_of(known, schema)) for name in found}
+def section(kept: Path, name: str) -> tuple[Seen, Truth]:
+    """A section that was kept."""
+    seen = ENGINE.seen(open_mask(kept / "results" / name))
+    words = next(words for which, words in WORDS.items() if name.startswith(which))
+    with np.load(kept / "truth" / f"{name}.npz") as arrays:
+        return seen, Truth.of(arrays["truth"], words, seen.schema)
 
 
-def curve(section: Section, how: str, order: str, settings: Settings, repeats: int = 1) -> Floats:
-    """(clicks, scores) means over the repeats."""
-    runs = [simulate(section, how, order, settings, seed) for seed in range(repeats)]
-    return np.array([[[row[score] for score in SCORES] for row in run] for run in runs]).mean(axis=0)
+def names_in(kept: Path, which: str) -> list[str]:
+    """The kept sections of a set."""
+    return [path.stem for path in sorted((kept / "truth").glob(f"{which}*.npz"))]
 
 
-def group_of(name: str) -> str:
-    """A section's name without the number of its stain."""
-    return re.sub(r"-\d$", "", name)
+def blank(seen: Seen, truth: Truth) -> tuple[Seen, Truth]:
+    """The same without a network."""
+    bare = from_nothing(seen)
+    return bare, replace(truth, right=np.pad(truth.right, ((0, 0), (0, 1))))
 
 
-def interval(values: Floats, groups: Sequence[str]) -> tuple[float, float]:
-    """95 % of the mean, by bootstrap over groups."""
-    members = [np.flatnonzero(np.array(groups) == group) for group in dict.fromkeys(groups)]
-    drawn = np.random.default_rng(0).integers(0, len(members), (2000, len(members)))
-    means = [values[np.concatenate([members[one] for one in draw])].mean() for draw in drawn]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
-
-
-def row_of(values: Iterable[float]) -> str:
+def row_of(values: Sequence[float]) -> str:
     """Cells of a table."""
     return " | ".join(f"{value:.3f}".replace("0.", ".", 1).replace("-", "−") for value in values)
 
 
-def curves(folder: Path, which: str, order: str, out: Path, schema: LabelSchema) -> None:
+def told(which: str, how: str, order: str, curves: list[list[Score]]) -> dict[str, object]:
+    """Prints means over sections, the worst single step of the mean, what was lost and how long a click took."""
+    iou, broken, seconds = (
+        np.array([[score[k] for score in curve] for curve in curves]).mean(axis=0) for k in range(3)
+    )
+    print(f"| {which} | {how} | {order} | {row_of([iou[k] for k in CLICKS if k < len(iou)])} |", end=" ")
+    print(f"worst step {np.diff(iou).min():.3f}, lost {100 * broken[1:].mean():.2f} % a click", end=", ")
+    print(f"{seconds[1:].mean():.2f} s", flush=True)
+    return {"iou": iou.tolist(), "broken": broken.tolist(), "seconds": seconds.tolist()}
+
+
+def curves(asked: argparse.Namespace, which: str, order: str) -> None:
     """The rows of one set and order of clicks."""
-    sections = sections_of(folder, which, schema)
-    best = np.array([[section.scores(section.best())[score] for score in SCORES] for section in sections.values()])
-    print(f"{folder.name} {which}, {len(sections)} sections; best single names: {row_of(best.mean(axis=0))}")
-    settings, by_arm = Settings(), {}
-    repeats = REPEATS if len(sections) == 1 and order != "largest" else 1
-    for how in ARMS if order == "largest" else MAIN:
-        values = np.stack([curve(section, how, order, settings, repeats) for section in sections.values()])
-        by_arm[how] = values  # (sections, clicks, scores)
-        for column, score in enumerate(SCORES):
-            print(f"| {which} | {order} | {how} | {score} | {row_of(values.mean(axis=0)[:, column])} |", flush=True)
-        mean = values.mean(axis=0)[:, 0]
-        print(f"| {which} | {order} | {how} | error gone | {row_of((mean - mean[0]) / (1 - mean[0]))} |", flush=True)
-    groups = [group_of(name) for name in sections]
-    if len(set(groups)) > 1:
-        compare(by_arm, groups)
-    found = {how: values.tolist() for how, values in by_arm.items()}
-    about = {"clicks": CLICKS, "scores": SCORES, "sections": list(sections), "best": best.tolist()}
-    write_json(out / f"{folder.name}-{which}-{order}.json", {**about, "curves": found})
+    kept, found = [section(asked.kept, name) for name in names_in(asked.kept, which)], {}
+    for how in asked.arms.split(","):
+        bare = how == "nothing"
+        own = [blank(*each) if bare else each for each in kept]
+        runs = [simulate(*each, order, most=asked.clicks, revise=asked.revise)[0] for each in own]
+        found[how] = told(which, how, order, runs)
+    write_json(asked.out / f"{which}-{order}.json", {"sections": len(kept), "curves": found})
 
 
-def compare(by_arm: dict[str, Floats], groups: Sequence[str]) -> None:
-    """Paired differences of the mean IoU, with intervals."""
-    for one, other in PAIRS:
-        away = by_arm[one][:, :, 0] - by_arm[other][:, :, 0]  # (sections, clicks)
-        cells = [difference(away[:, at], groups) for at in range(1, len(CLICKS))]
-        print(f"| {one} − {other} | {' | '.join(cells)} |", flush=True)
-
-
-def difference(values: Floats, groups: Sequence[str]) -> str:
-    """Mean and interval."""
-    low, high = interval(values, groups)
-    return f"{row_of([values.mean()])} ({row_of([low])}, {row_of([high])})"
-
-
-def review(folder: Path, which: str, schema: LabelSchema) -> None:
-    """Mostly wrong regions among the first of a section: by area, by area times doubt, and as the page has them."""
-    found: dict[str, list[list[float]]] = {"area": [], "area × doubt": [], "area × doubt²": []}
-    for section in sections_of(folder, which, schema).values():
-        graph, (pixels, wrong) = section.graph, wrong_regions(section)
-        glass = graph.tissue[middle_parts(graph)] == schema.background_index
-        squared = likely_errors(graph)
-        keys = np.where(glass, 0, pixels), np.sqrt(squared * pixels), squared
-        for name, key in zip(found, keys, strict=True):
-            order = np.argsort(-key, kind="stable")
-            found[name].append([float(wrong[order[:first]].sum()) for first in FIRST])
-    for name, counts in found.items():
-        cells = " | ".join(f"{count:.1f}" for count in np.mean(counts, axis=0))
-        print(f"| {which} | {len(counts)} | {name} | {cells} |", flush=True)
-
-
-def wrong_regions(section: Section) -> tuple[Floats, NDArray[np.bool_]]:
-    """Pixels of each region of the mask, and whether most of what is known of it is wrong."""
-    graph = section.graph
-    wrong = (section.pixels * ~section.truth.right[:, graph.tissue].T).sum(axis=1)
-    of_region = [np.bincount(graph.region, each) for each in (graph.pixels, wrong, section.pixels.sum(axis=1))]
-    return of_region[0], 2 * of_region[1] > of_region[2]
+def carried(asked: argparse.Namespace, names: Sequence[str]) -> None:
+    """What clicks on all sections but one, or on one, are worth on the others."""
+    kept = {name: section(asked.kept, name) for name in names}
+    states: dict[str, State] = {name: simulate(*each, most=asked.clicks)[1] for name, each in kept.items()}
+    for name, (seen, truth) in kept.items():
+        clicked = [(kept[other][0], states[other]) for other in names if other != name]
+        classifier, empty = learn(clicked), State(truth.mask.shape, seen.schema)
+        click = Step(action="name", tissue=classifier.about.named[0], spread="texture")
+        step = propose(seen, empty, click, PixelSet.empty(), classifier=classifier).step(seen.schema, 1.0)
+        after = truth.mean_iou(empty.with_step(step).paint(seen.labels))
+        print(f"| {name} | {row_of([truth.mean_iou(seen.labels), after])} |", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("keep", "curves", "review"))
-    parser.add_argument("--kept", type=Path, default=Path("curves"), help="folder with the graphs of a model")
-    parser.add_argument("--sets", default="report", help="names of sets or sections, with commas between")
+    parser.add_argument("what", choices=("keep", "curves", "carried"))
+    parser.add_argument("--kept", type=Path, default=Path("curves"), help="folder of slides, results and truth")
+    parser.add_argument("--sets", default="phantom-own", help="names of sets or sections, with commas between")
     parser.add_argument("--orders", default="largest", help=f"of clicks: {', '.join(ORDERS)}")
-    parser.add_argument("--classes", type=Path, help="classes.csv of the model; default: those of skin")
+    parser.add_argument("--arms", default="network,nothing", help="curves: from the network's mask, from nothing")
+    parser.add_argument("--clicks", type=int, default=max(CLICKS))
+    parser.add_argument("--revise", choices=("none", "clicked", "all"), help="what a click may change of followers")
     parser.add_argument("--out", type=Path, default=Path("tables"))
     parser.add_argument("--from", type=Path, dest="source", help="keep: folder of the real images")
-    parser.add_argument("--section", default="A1-1", help="keep: of skin-pas")
-    parser.add_argument("--most", type=int, default=20, help="keep: images of glas and gleason, about")
+    parser.add_argument("--split", default="test", help="keep: of glas and gleason")
+    parser.add_argument("--most", type=int, default=24, help="keep: images of glas and gleason, about")
     parser.add_argument("--model", default="bundled", help="keep: what segments them")
+    parser.add_argument("--device", default="cpu", help="keep: where that runs")
     asked = parser.parse_args(arguments)
-    schema = read_schema(asked.classes) if asked.classes else SKIN
-    if asked.what == "keep":
-        asked.kept.mkdir(parents=True, exist_ok=True)
-        predictor = Predictor(load(asked.model), "cpu", batch=4)
-        for which in asked.sets.split(","):
+    sets = asked.sets.split(",")
+    if asked.what == "carried":
+        carried(asked, sets)
+    elif asked.what == "keep":
+        for which in sets:
             for picture in pictures(which, asked):
-                keep(picture, predictor, asked.kept)
-    elif asked.what == "review":
-        for which in asked.sets.split(","):
-            review(asked.kept, which, schema)
+                keep(picture, asked)
     else:
-        for which in asked.sets.split(","):
+        asked.out.mkdir(parents=True, exist_ok=True)
+        for which in sets:
             for order in asked.orders.split(","):
-                curves(asked.kept, which, order, asked.out, schema)
+                curves(asked, which, order)
 
 
 if __name__ == "__main__":

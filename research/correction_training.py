@@ -163,8 +163,6 @@ def click(out: Path, device: str) -> None:
     """Segment the slides and correct them, once by clicks and once by drawing everything."""
     from ntrm.correct.mask import open_mask
     from ntrm.correct.slide import SlideCorrections
-    from ntrm.models.predictor import Predictor
-    from ntrm.models.registry import load
     from ntrm.segment.batch import segment_slides
     from ntrm.slides.inputs import SlideInput
 
@@ -172,10 +170,9 @@ def click(out: Path, device: str) -> None:
     segment_slides([out / "slides"], out=clicked, device=device)
     if not drawn.exists():
         shutil.copytree(clicked, drawn)
-    predictor = Predictor(load("bundled"), device, batch=16)
     for path in sorted((out / "slides").iterdir()):
         truth, slide = read_truth(out, path.stem), SlideCorrections(clicked / path.stem)
-        slide.engine.prepare(slide.mask, SlideInput(path, path.name), predictor)
+        slide.engine.prepare(slide.mask, SlideInput(path, path.name), device)
         scores = click_through(slide, truth, truth_of(out))
         if not (drawn / path.stem / CORRECTIONS).exists():
             draw_all(open_mask(drawn / path.stem), truth, truth_of(out))

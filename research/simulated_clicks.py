@@ -1,46 +1,37 @@
-"""A section whose truth is known, and a person who clicks on what is wrong in it.
+"""A section whose truth is known, and a person who clicks on what is wrong in it, by the product's own engine.
 
-A click names the node under a wrong pixel after the truth of that pixel. No node is clicked twice. After each click the
-names are spread anew over the whole section. Which wrong pixel:
+A click names the pixels around a wrong one after its truth, and what follows is accepted. Which wrong pixel:
 
 - ``largest``: the middle of the largest wrong region, wrong pixels of one true tissue that are connected;
-- ``random``: any wrong pixel, though most of its node may be right;
-- ``parts``: a node that is mostly wrong, named after most of its pixels; its chance is what that mends;
-- ``mistaken``: as ``largest``, but each click has a chance of one in twenty to give a wrong name.
+- ``random``: any wrong pixel;
+- ``mistaken``: as ``largest``, but each click has a chance of one in twenty to give a wrong name;
+- ``suggested``: where the program suggests to look, named after its truth, wrong or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from research.skin_pas import LENIENT, TISSUES
 
-from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
-from ntrm.correct.engine import DEFAULT
-from ntrm.correct.engine.graph import RegionGraph
-from ntrm.correct.engine.spread import Settings, looks_alike, renamed, spread, walks
-from ntrm.metrics.graph_agreement import graph_agreement
-from ntrm.regions.cancers import cancer_types
+from ntrm.core.labels import IGNORE, UNNAMED, LabelSchema, Tissue
+from ntrm.correct.engine import ALL, CLICKED, propose, suggestions
+from ntrm.correct.learning import Seen
+from ntrm.correct.log import Step
+from ntrm.correct.pixels import PixelSet
+from ntrm.correct.state import State
 
-ARMS = ("part", "region", "looks", "relations", DEFAULT)
-"""Nothing follows; the connected region, of two clicks the nearer one; what looks alike; what touches; the product's,
-which without edges is ``looks``, its matched control."""
-CLICKS = (0, 1, 2, 4, 8, 15, 32)
-ORDERS = ("largest", "parts", "random", "mistaken")
-MISTAKES = 0.05
-SCORES = ("iou", "outside", "broken", "cancers", "graph")
-"""Mean IoU; the same outside the clicked nodes; share of the pixels that were right and are not now; whether exactly
-the right cancers are named, by the product's rule; F1 of the edges of the section graph."""
+CLICKS = (0, 1, 2, 4, 8, 15, 24, 32)
+ORDERS = ("largest", "random", "mistaken", "suggested")
+MISTAKES, RADIUS = 0.05, 3
 
 Mask = NDArray[np.uint8]
 Ints = NDArray[np.int64]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -52,27 +43,19 @@ class Names:
     """The classes that are right for each tissue; the first is what a person calls it."""
 
     @classmethod
-    def same(cls, schema: LabelSchema) -> Names:
+    def same(cls, names: Sequence[str]) -> Names:
         """The model's own."""
-        return cls(schema.names, tuple((name,) for name in schema.names))
+        return cls(tuple(names), tuple((name,) for name in names))
 
 
 SKIN_PAS = Names(TISSUES, tuple(LENIENT[tissue] for tissue in TISSUES))
-GLANDS = Names(
-    ("background", "benign gland", "malignant gland"),
-    (("background",), ("benign",), ("gleason 4", "gleason 3", "gleason 5")),
-)
-"""GlaS in the words of a model of Gleason."""
-CORES = Names(
-    ("background", "benign", "gleason 3", "gleason 4", "gleason 5"),
-    (("background",), ("benign gland",), ("malignant gland",), ("malignant gland",), ("malignant gland",)),
-)
-"""Gleason in the words of a model of GlaS, which tells no grades."""
 _EPITHELIUM, _CANCER = ("GLD", "EPI", "FOL"), ("BCC", "SCC", "IEC")
 _STROMA = ("RET", "PAP", "HYP", "INF", "KER", "BKG")
-GLANDS_AS_SKIN = Names(GLANDS.tissues, (_STROMA, _EPITHELIUM, _CANCER))
-CORES_AS_SKIN = Names(CORES.tissues, (("BKG",), (*_STROMA[:-1], *_EPITHELIUM), _CANCER, _CANCER, _CANCER))
-"""The same in the words of a model of skin; stroma and benign glands are one in Gleason."""
+GLAS = ("background", "benign gland", "malignant gland")
+CORES = ("background", "benign", "gleason 3", "gleason 4", "gleason 5")
+GLANDS_AS_SKIN = Names(GLAS, (_STROMA, _EPITHELIUM, _CANCER))
+CORES_AS_SKIN = Names(CORES, (("BKG",), (*_STROMA[:-1], *_EPITHELIUM), _CANCER, _CANCER, _CANCER))
+"""Glands in the words of a model of skin; stroma and benign glands are one in Gleason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,145 +75,86 @@ class Truth:
         right = np.array([[name in words for name in schema.names] for words in groups])
         return cls(table[mask], right, np.array([schema.index(words[0]) for words in groups]))
 
-    @classmethod
-    def of_phantom(cls, mask: Mask) -> Truth:
-        return cls.of(mask, Names.same(SKIN), SKIN)
-
-    @classmethod
-    def of_skin_pas(cls, mask: Mask) -> Truth:
-        return cls.of(mask, SKIN_PAS, SKIN)
-
-    def mean_iou(self, pixels: Counts) -> float:
-        """Mean IoU over the true tissues that occur, from pixels (T, K) by true tissue and predicted class."""
-        right = (pixels * self.right).sum(axis=1)
-        called = self.right.astype(np.int64) @ pixels.sum(axis=0)
+    def mean_iou(self, labels: Mask) -> float:
+        """Mean IoU over the true tissues that occur."""
+        known = self.mask != IGNORE
+        count = self.right.shape
+        cells = self.mask[known].astype(np.int64) * count[1] + labels[known]
+        pixels = np.bincount(cells, minlength=count[0] * count[1]).reshape(count)
+        right, called = (pixels * self.right).sum(axis=1), self.right.astype(np.int64) @ pixels.sum(axis=0)
         union, occurs = pixels.sum(axis=1) + called - right, pixels.sum(axis=1) > 0
         return float((right[occurs] / union[occurs]).mean()) if occurs.any() else float("nan")
 
-    def in_its_words(self, tissue: NDArray[np.integer]) -> Mask:
-        """Predicted classes as true tissues; T where a class is right for none."""
-        table = np.where(self.right.any(axis=0), self.right.argmax(axis=0), len(self.name))
-        return np.append(table, np.full(256 - len(table), IGNORE)).astype(np.uint8)[tissue]
+    def is_right(self, labels: Mask) -> NDArray[np.bool_]:
+        """(H, W) where it is known that the class is right."""
+        known = self.mask != IGNORE
+        return known & self.right[np.where(known, self.mask, 0), labels]
+
+    def wrong(self, labels: Mask, clicked: NDArray[np.bool_]) -> Mask:
+        """(H, W) true tissue of wrong pixels that nobody named, from 1; 0 elsewhere."""
+        wrong = (self.mask != IGNORE) & ~self.is_right(labels) & ~clicked
+        return np.where(wrong, self.mask + 1, 0).astype(np.uint8)
 
 
-class Section:
-    """A section under correction; everything is counted by node."""
-
-    def __init__(self, graph: RegionGraph, truth: Truth, there: NDArray[np.bool_] | None = None) -> None:
-        self.graph, self.truth, self.there = graph, truth, there
-        self.nodes = graph.runs.dense()
-        self.known = (truth.mask != IGNORE) & (self.nodes >= 0)
-        tissues = len(truth.name)
-        cells = self.nodes[self.known].astype(np.int64) * tissues + truth.mask[self.known]
-        self.pixels = np.bincount(cells, minlength=len(graph) * tissues).reshape(len(graph), tissues)  # (N, T)
-
-    def confusion(self, tissue: Ints, without: Sequence[int] = ()) -> Counts:
-        """(T, K) pixels by true tissue and class, nodes in ``without`` left out."""
-        counted = self.pixels.copy()
-        counted[list(without)] = 0
-        table = np.zeros((len(self.graph.schema), counted.shape[1]), dtype=np.int64)
-        np.add.at(table, tissue, counted)
-        return table.T
-
-    def broken(self, tissue: Ints) -> float:
-        """Share of the known pixels that were right and are not now."""
-        before, now = (self.truth.right[:, of].T for of in (self.graph.tissue, tissue))  # (N, T)
-        return float((self.pixels * (before & ~now)).sum() / max(self.pixels.sum(), 1))
-
-    def wrong(self, tissue: Ints, clicked: Sequence[int]) -> Mask:
-        """(H, W) true tissue of the wrong pixels outside the clicked nodes, from 1; 0 elsewhere."""
-        own = np.append(tissue, 0)[self.nodes]
-        seen = np.where(self.known, self.truth.mask, 0)
-        wrong = self.known & ~self.truth.right[seen, own]
-        wrong &= ~np.append(np.isin(np.arange(len(self.graph)), list(clicked)), True)[self.nodes]
-        return np.where(wrong, seen + 1, 0).astype(np.uint8)
-
-    def best(self) -> Ints:
-        """(N,) the best single name of every part: what clicks on all of them could reach."""
-        right = self.pixels @ self.truth.right.astype(np.int64)  # (N, K)
-        own = np.arange(len(self.graph))
-        better = right.max(axis=1) > right[own, self.graph.tissue]
-        return np.where(better, right.argmax(axis=1), self.graph.tissue)
-
-    @cached_property
-    def cancers(self) -> frozenset[str]:
-        """What the truth has of them; none where its tissues are not the skin's."""
-        if self.truth.right.shape[0] != len(SKIN):
-            return frozenset()
-        return _present(self.truth.mask, None, self.graph)
-
-    def cancers_right(self, tissue: Ints) -> float:
-        """1 if exactly the true cancers are named. What was renamed counts as certain: a person vouches for it."""
-        own = np.arange(len(self.graph))
-        sure = np.where(tissue == self.graph.tissue, self.graph.probabilities[own, self.graph.tissue], 1.0)
-        confidence = np.append(sure, 0.0).astype(np.float32)[self.nodes].clip(0, 1)
-        mask = self.graph.mask(tissue)
-        if self.there is not None:
-            mask = np.where(self.there, mask, IGNORE).astype(np.uint8)
-        return float(_present(mask, confidence, self.graph) == self.cancers)
-
-    def graph_f1(self, tissue: Ints) -> float:
-        """F1 of the edges of the section graph, in the words of the truth."""
-        truth = np.where(self.known, self.truth.mask, IGNORE)
-        predicted = self.truth.in_its_words(self.graph.mask(tissue))
-        found = graph_agreement(truth, predicted, _numbered(len(self.truth.name) + 1), self.graph.resolution)
-        return 1.0 if found.f1 is None else found.f1
-
-    def scores(self, tissue: Ints, clicked: Sequence[int] = ()) -> dict[str, float]:
-        """All of ``SCORES``."""
-        return {
-            "iou": self.truth.mean_iou(self.confusion(tissue)),
-            "outside": self.truth.mean_iou(self.confusion(tissue, clicked)),
-            "broken": self.broken(tissue),
-            "cancers": self.cancers_right(tissue),
-            "graph": self.graph_f1(tissue),
-        }
+def from_nothing(seen: Seen) -> Seen:
+    """The slide as it is without a network: all of it is unnamed."""
+    index = len(seen.schema)
+    classes = (*seen.schema.tissues, Tissue(index, UNNAMED, "", (1, 2, 3)))
+    schema = LabelSchema(classes, seen.schema.background, unnamed=UNNAMED)
+    labels = np.where(seen.labels == IGNORE, seen.labels, np.uint8(index)).astype(np.uint8)
+    return replace(seen, schema=schema, labels=labels, sure=None, trusted=False)
 
 
-def _present(mask: Mask, confidence: NDArray[np.float32] | None, graph: RegionGraph) -> frozenset[str]:
-    found = cancer_types(mask, confidence, graph.schema, graph.resolution)
-    return frozenset(finding.name for finding in found if finding.present)
+class Score(NamedTuple):
+    """After some clicks."""
+
+    iou: float
+    broken: float  # Share of the known pixels that were right before the last click and are not now
+    seconds: float  # Of the processor, for the last click
 
 
-def _numbered(count: int) -> LabelSchema:
-    """Classes without a meaning."""
-    return LabelSchema(tuple(Tissue(index, str(index), "", (index, 0, 0)) for index in range(count)))
+def disc(place: tuple[int, int], shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """What a click names."""
+    rows, columns = np.ogrid[: shape[0], : shape[1]]
+    return np.asarray((rows - place[0]) ** 2 + (columns - place[1]) ** 2 <= RADIUS**2)
 
 
-def read_section(folder: Path, name: str, schema: LabelSchema, names: Names) -> Section:
-    """The graph and the truth of a section that were kept under ``name``."""
-    with np.load(folder / f"{name}.truth.npz") as kept:
-        truth = Truth.of(kept["truth"], names, schema)
-        there = kept.get("there")
-    return Section(RegionGraph.read(folder / f"{name}.graph.npz", schema), truth, there)
-
-
-def next_click(
-    section: Section, tissue: Ints, clicked: Sequence[int], order: str, random: Any
-) -> tuple[int, int] | None:
-    """The node that is clicked next, and the class that it is given; None where all is right."""
-    if order == "parts":
-        return wrong_part(section, tissue, clicked, random)
-    wrong = section.wrong(tissue, clicked)
+def next_place(seen: Seen, truth: Truth, state: State, order: str, random: Any) -> tuple[int, int] | None:
+    """Where the person clicks; None where all is right."""
+    if order == "suggested" and len(state.clicks) > 1:
+        places = [each.place for each in suggestions(seen, state)]
+        return next((place for place in places if truth.mask[place] != IGNORE), None)
+    clicked = state.by_hand.rows(0, *truth.mask.shape)
+    wrong = truth.wrong(state.paint(seen.labels), clicked)
     if not wrong.any():
         return None
-    row, column = random_place(wrong, random) if order == "random" else middle_of_largest(wrong)
-    name = int(section.truth.name[wrong[row, column] - 1])
-    if order == "mistaken" and random.random() < MISTAKES:
-        name = int(random.choice([int(other) for other in np.unique(section.truth.name) if other != name]))
-    return int(section.nodes[row, column]), name
+    return random_place(wrong, random) if order == "random" else middle_of_largest(wrong)
 
 
-def wrong_part(section: Section, tissue: Ints, clicked: Sequence[int], random: Any) -> tuple[int, int] | None:
-    """A node that has a better name, and that name."""
-    most = section.pixels.argmax(axis=1)
-    right = (section.pixels * section.truth.right[:, tissue].T).sum(axis=1)
-    mended = np.maximum(section.pixels.max(axis=1) - right, 0)
-    mended[list(clicked)] = 0
-    if not mended.any():
-        return None
-    node = int(random.choice(len(mended), p=mended / mended.sum()))
-    return node, int(section.truth.name[most[node]])
+def simulate(
+    seen: Seen, truth: Truth, order: str = "largest", *, seed: int = 0, most: int = 32, revise: str | None = None
+) -> tuple[list[Score], State]:
+    """The scores after 0, 1, … clicks, and what they came to."""
+    random, state = np.random.default_rng(seed), State(truth.mask.shape, seen.schema)
+    revise = revise or (ALL if seen.sure is None else CLICKED)
+    found = [Score(truth.mean_iou(seen.labels), 0.0, 0.0)]
+    for number in range(1, most + 1):
+        place = next_place(seen, truth, state, order, random)
+        if place is None:
+            found.append(found[-1]._replace(broken=0.0))
+            continue
+        name = int(truth.name[truth.mask[place]])
+        if order == "mistaken" and random.random() < MISTAKES:
+            name = int(random.choice([int(other) for other in truth.name if other != name]))
+        named = PixelSet.of_window(disc(place, truth.mask.shape), 0, 0, truth.mask.shape[1])
+        click = Step(number=number, action="name", tissue=seen.schema.names[name], places=(place,), spread="texture")
+        before, begun = truth.is_right(state.paint(seen.labels)), time.process_time()
+        step = propose(seen, state, click, named, revise=revise).step(seen.schema, 1.0)
+        seconds, state = time.process_time() - begun, state.with_step(step)
+        now = state.paint(seen.labels)
+        broken = (before & ~truth.is_right(now)).sum() / max((truth.mask != IGNORE).sum(), 1)
+        found.append(Score(truth.mean_iou(now), float(broken), seconds))
+    return found, state
 
 
 def random_place(wrong: Mask, random: Any) -> tuple[int, int]:
@@ -255,44 +179,3 @@ def middle_of_largest(wrong: Mask) -> tuple[int, int]:
     depth = ndimage.distance_transform_edt(np.pad(region[box], 1))[1:-1, 1:-1]
     row, column = np.unravel_index(int(depth.argmax()), depth.shape)
     return int(row) + box[0].start, int(column) + box[1].start
-
-
-def simulate(section: Section, how: str, order: str, settings: Settings, seed: int = 0) -> list[dict[str, float]]:
-    """The scores after each number of ``CLICKS``."""
-    random, clicks, found = np.random.default_rng(seed), dict[int, int](), []
-    tissue = section.graph.tissue
-    for number in range(max(CLICKS) + 1):
-        if number in CLICKS:
-            found.append(section.scores(tissue, list(clicks)))
-        click = next_click(section, tissue, list(clicks), order, random)
-        if click is not None:
-            clicks[click[0]] = click[1]
-            tissue = names_after(section.graph, clicks, how, settings)
-    return found
-
-
-def names_after(graph: RegionGraph, clicks: Mapping[int, int], how: str, settings: Settings | None = None) -> Ints:
-    """(N,) names of all nodes after ``clicks``, the class given to each clicked node."""
-    if how not in ARMS:
-        raise SystemExit(f"unknown arm {how}: one of {', '.join(ARMS)}")
-    settings, nodes = settings or Settings(), np.array(sorted(clicks), dtype=np.int64)
-    given = np.array([clicks[node] for node in nodes.tolist()], dtype=np.int64)
-    if how == DEFAULT:
-        return spread(graph, clicks, settings).tissue
-    if how == "part" or not len(nodes):
-        tissue = graph.tissue.copy()
-    elif how == "region":
-        tissue = _of_regions(graph, nodes, given)
-    else:
-        affinity = looks_alike(graph, nodes, settings) if how == "looks" else walks(graph, nodes, settings.steps)
-        tissue = renamed(graph, nodes, given, affinity, settings)
-    tissue[nodes] = given
-    return tissue
-
-
-def _of_regions(graph: RegionGraph, nodes: Ints, given: Ints) -> Ints:
-    """(N,) the name of the nearest click in a node's region, or its own."""
-    step = np.array([graph.resolution.y, graph.resolution.x])
-    away = np.linalg.norm((graph.centroid[:, None] - graph.centroid[nodes][None]) * step, axis=2)
-    away[graph.region[:, None] != graph.region[nodes][None]] = np.inf
-    return np.where(np.isfinite(away.min(axis=1)), given[away.argmin(axis=1)], graph.tissue)

@@ -8,7 +8,7 @@ from tests.segment.small import paint, write_slide
 from ntrm.cli import tour
 from ntrm.cli.tour import find_mistake, write_foreign
 from ntrm.core.mpp import Resolution
-from ntrm.correct.engine.parts_engine import region_graph_in
+from ntrm.correct.engine import seen_in
 from ntrm.correct.mask import open_mask
 from ntrm.data.image_files import read_image
 from ntrm.evaluation.robustness import DEGRADATIONS
@@ -34,7 +34,7 @@ def test_a_wrong_region_is_named_and_the_graph_of_its_slide_is_kept(slide):
     assert found.area_mm2 == pytest.approx(20 * 30 * 6.7**2 / 1e6)
     assert found.changed_mm2 > 0
     assert found.after > found.before
-    assert region_graph_in(open_mask(out / "a")) is not None
+    assert seen_in(open_mask(out / "a")) is not None
     assert not (out / "a" / "corrections.jsonl").exists()
     where, what = found.sentences()
     assert "labelled SCC, but it is RET" in where

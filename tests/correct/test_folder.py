@@ -11,7 +11,7 @@ from tests.correct.corrected import Unsure
 from tests.evaluation.small import NAMES
 from tests.segment.small import InProcess, paint, write_slide
 
-from ntrm.core.errors import DataError, RefusedError, UsageError
+from ntrm.core.errors import DataError, UsageError
 from ntrm.correct.folder import FolderCorrections
 from ntrm.correct.log import read_log
 from ntrm.models.registry import ARCHITECTURES
@@ -32,7 +32,7 @@ def quick():
 
 @pytest.fixture(scope="module")
 def segmented(tmp_path_factory):
-    """Two slides, a model, and results without region graphs."""
+    """Two slides, a model, and results without texture."""
     folder, random = tmp_path_factory.mktemp("segmented"), np.random.default_rng(4)
     Unsure().describe(name="mine").save_pretrained(folder / "model")
     for name in ("first", "second"):
@@ -51,8 +51,8 @@ def correcting(out, segmented):
     """Corrections of a copy of the results; their files are made at the end."""
 
     @contextmanager
-    def begin(slides=(segmented / "slides",), model=segmented / "model", **more):
-        corrections = FolderCorrections(out, slides, str(model), "cpu", batch=2, **more)
+    def begin(slides=(segmented / "slides",), **more):
+        corrections = FolderCorrections(out, slides, "cpu", **more)
         yield corrections
         corrections.finish()
 
@@ -87,7 +87,7 @@ def test_what_looks_alike_follows_on_all_slides_after_a_preview_that_writes_noth
         assert (after[before == SCC] == EPI).all()
         assert change["area_mm2"] == pytest.approx((after != before).sum() * 6.7**2 / 1e6, rel=1e-6)
     step, carried = (read_log(out / name).steps[0] for name in ("first", "second"))
-    assert (step.by, step.origin, step.spread) == ("AB", "command", "looks and relations")
+    assert (step.by, step.origin, step.spread) == ("AB", "command", "texture")
     assert carried.origin == "slide first, step 1"
     assert read_results(out).slides.column("corrected_parts") == [first["regions"], second["regions"]]
 
@@ -189,11 +189,11 @@ def areas(file, *area):
         (lambda found: found.click("frist", 1, 1, "EPI"), UsageError, "no such slide in out"),
         (lambda found: found.click("first", 1, 1, "EPL"), UsageError, "unknown class"),
         (lambda found: found.click("first", 5000, 1, "EPI"), UsageError, "the place lies outside the mask"),
-        (lambda found: found.click("first", 60, 90, "EPI"), UsageError, "first are not known yet"),
+        (lambda found: found.click("first", 60, 90, "EPI"), UsageError, "first has not been read yet"),
         (lambda found: FolderCorrections(found.out, by="much too long"), UsageError, "impossible initials"),
         (lambda found: FolderCorrections(found.out, [found.out / "nix"]), UsageError, "no such folder of slides"),
         (areas("drawn.json", 20, 70, 10, "SCC"), UsageError, "the file does not say which slide it is about"),
-        (areas("first.json", 20, 70, 10, "SCX"), UsageError, "first.json: the model does not know this tissue"),
+        (areas("first.json", 20, 70, 10, "SCX"), UsageError, "first.json: this tissue is none of the classes"),
         (areas("first.json", 5000, 70, 10, "EPI"), DataError, r"first.json: an annotation \(EPI\) lies outside first"),
         (areas("first.json", 20, 70, 10, ""), DataError, "first.json has no area with a class"),
     ],
@@ -202,14 +202,3 @@ def test_what_cannot_be_done_is_refused_and_nothing_is_written(out, correcting, 
     with correcting(slides=()) as found, pytest.raises(error, match=what):
         do(found)
     assert not (out / "first" / "corrections.jsonl").exists()
-
-
-def test_another_model_is_refused(out, correcting, segmented, tmp_path):
-    network = Unsure()
-    network.colours.data += 0.1
-    network.describe(name="mine").save_pretrained(tmp_path / "moved")
-    refusal = pytest.raises(RefusedError, match="first was made with another model")
-    with correcting(model=tmp_path / "moved") as found, refusal as refused:
-        found.click("first", *middle(out, SCC), "EPI")
-    weights = json.loads((segmented / "model" / "config.json").read_text())["weights_sha256"]
-    assert refused.value.hint.endswith(f"--model (named mine, weights {weights[:12]})")

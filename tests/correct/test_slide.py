@@ -1,4 +1,4 @@
-"""The mask of a segmented slide, its log of corrections, and its region graph: made, kept, refused."""
+"""The mask of a segmented slide, its log of corrections, and its texture: read, kept, refused."""
 
 import shutil
 from dataclasses import replace
@@ -6,21 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
-from tests.evaluation.small import COLOURS, NAMES, ByColour, schema_of
-from tests.reference.region_graph import region_graph
+from tests.evaluation.small import NAMES, ByColour, schema_of
 from tests.segment.small import paint, write_slide
 
 from ntrm.core.errors import RefusedError, UsageError
 from ntrm.core.io import sha256_of
 from ntrm.core.mpp import Resolution
-from ntrm.core.progress import SILENT
 from ntrm.correct.ask import Ask
-from ntrm.correct.engine import NotReadyError
-from ntrm.correct.engine.parts_engine import PARTS, region_graph_in
+from ntrm.correct.engine import ENGINE, NotReadyError, seen_in
 from ntrm.correct.log import ConflictError
 from ntrm.correct.mask import open_mask
 from ntrm.correct.slide import SlideCorrections
-from ntrm.models.predictor import Predictor
 from ntrm.segment.batch import segment_slides
 from ntrm.slides.inputs import SlideInput
 
@@ -49,10 +45,6 @@ def mask(segmented, tmp_path):
     return open_mask(tmp_path / "out" / "a")
 
 
-def predictor(network=None):
-    return Predictor(network or ByColour(), "cpu", batch=2)
-
-
 def test_a_mask_has_the_labels_names_colours_and_size_of_its_results(mask, segmented):
     np.testing.assert_array_equal(mask.labels(), segmented[1])
     assert mask.schema == schema_of()
@@ -62,43 +54,33 @@ def test_a_mask_has_the_labels_names_colours_and_size_of_its_results(mask, segme
     assert (mask.record.slide_id, mask.record.classes) == ("a", NAMES)
 
 
-def test_a_region_graph_is_that_of_the_picture(mask, slide, segmented):
-    assert region_graph_in(mask) is None
-    PARTS.prepare(mask, slide, predictor())
-    graph = region_graph_in(mask)
-    image = np.array(COLOURS, dtype=np.uint8)[segmented[1]]
-    expected = region_graph(predictor(), image, segmented[1], mask.resolution)
-    np.testing.assert_array_equal(graph.mask(), segmented[1])
-    np.testing.assert_array_equal(graph.runs.dense(), expected.runs.dense())
-    np.testing.assert_allclose(graph.probabilities, expected.probabilities, atol=1e-6)
-    np.testing.assert_allclose(graph.features["colour"], expected.features["colour"], atol=1e-6)
-
-
-def test_a_damaged_or_foreign_region_graph_is_as_if_absent(mask, slide):
-    path = mask.folder / ".ntrm" / "region-graph.npz"
-    PARTS.prepare(mask, slide, predictor())
-    graph = region_graph_in(mask)
-    whole = path.read_bytes()
+def test_texture_is_read_once_and_what_is_damaged_or_foreign_is_as_if_absent(mask, slide):
+    assert seen_in(mask) is None
+    ENGINE.prepare(mask, slide)
+    seen, path = seen_in(mask), mask.folder / ".ntrm" / "texture.npz"
+    assert (seen.texture.shape, seen.name) == (mask.shape, "a")
+    np.testing.assert_array_equal(seen.labels, mask.labels())
+    assert ((seen.sure > 0) & (seen.sure <= 1)).all()
+    whole, when = path.read_bytes(), path.stat().st_mtime_ns
+    ENGINE.prepare(mask, slide)
+    assert path.stat().st_mtime_ns == when
     for content in (b"", b"nothing", whole[: len(whole) // 2]):
         path.write_bytes(content)
-        assert region_graph_in(mask) is None
-    graph.save(path, "another mask or model")
-    assert region_graph_in(mask) is None
+        assert seen_in(mask) is None
+    seen.texture.save(path, "another mask")
+    assert seen_in(mask) is None
     path.write_bytes(whole)
-    assert region_graph_in(mask) is not None
+    assert seen_in(mask) is not None
 
 
-def test_another_file_scale_or_model_makes_no_region_graph(mask, slide, tmp_path):
+def test_of_another_file_or_scale_no_texture_is_read(mask, slide, tmp_path):
     other = write_slide(tmp_path / "other.tif", paint(np.random.default_rng(9)))
     with pytest.raises(RefusedError, match="made from another file"):
-        PARTS.prepare(mask, SlideInput(other, "other.tif"), predictor())
+        ENGINE.prepare(mask, SlideInput(other, "other.tif"))
     with pytest.raises(RefusedError, match="made from another file"):
-        PARTS.prepare(mask, SlideInput(tmp_path / "gone.tif", "gone.tif"), predictor())
+        ENGINE.prepare(mask, SlideInput(tmp_path / "gone.tif", "gone.tif"))
     with pytest.raises(RefusedError, match="slide and mask do not match"):
-        PARTS.prepare(mask, replace(slide, mpp=Resolution.square(3.0)), predictor())
-    with pytest.raises(RefusedError, match="made with another model"):
-        mask.check_model("0" * 64)
-    mask.check_model(mask.summary.model["sha256"])
+        ENGINE.prepare(mask, replace(slide, mpp=Resolution.square(3.0)))
 
 
 def ask(slide, action, **fields):
@@ -136,22 +118,34 @@ def test_a_step_that_is_sent_twice_is_taken_once(mask):
     assert slide.log.version == 2
 
 
-def test_before_parts_are_known_only_whole_regions_are_named(mask, slide):
+def test_before_texture_is_read_names_are_not_carried_on(mask, slide):
     corrections = SlideCorrections(mask.folder)
     there = {"points": [corrections.point((5, 5))], "tissue": "SCC"}
-    with pytest.raises(NotReadyError, match="not known yet"):
-        corrections.propose(ask(corrections, "name", **there, whole_regions=True))
-    named = corrections.propose(ask(corrections, "name", **there, whole_regions=True, spread=False)).named
-    assert corrections.engine.order(mask).order == "area"
-    corrections.engine.prepare(mask, slide, predictor(), SILENT)
+    with pytest.raises(NotReadyError, match="has not been read"):
+        corrections.propose(ask(corrections, "name", **there))
+    region = corrections.propose(ask(corrections, "name", **there, whole_regions=True, spread=False))
+    assert (region.named.text, region.regions) == (corrections.part((5, 5), whole_region=True).pixels.text, 1)
+    assert all(each.why == "" for each in corrections.suggestions())
+    ENGINE.prepare(mask, slide)
     assert corrections.is_ready
-    assert corrections.engine.order(mask).order == "likely errors"
-    same = corrections.propose(ask(corrections, "name", **there, whole_regions=True, spread=False))
-    assert (same.named.text, same.regions) == (named.text, 1)
     alone = corrections.take(ask(corrections, "name", **there, spread=False), origin="page")
     assert (alone.regions, alone.followed, alone.spread, alone.reach) == (1, {}, None, None)
+    rows, columns = np.ogrid[: mask.shape[0], : mask.shape[1]]
+    named = corrections.state().by_hand.rows(0, *mask.shape)
+    np.testing.assert_array_equal(named, (rows - 5) ** 2 + (columns - 5) ** 2 <= 9)
     for wrong, what in (({"points": []}, "nothing is chosen"), ({"tissue": "EPL"}, "unknown class")):
         with pytest.raises(UsageError, match=what):
             corrections.propose(ask(corrections, "name", **(there | wrong)))
-    part = corrections.part((0.0, 0.0), whole_region=False)
-    assert (part.network, part.by_hand) == (corrections.mask.labels()[0, 0], True)
+    part = corrections.part(corrections.point((5, 5)), whole_region=False)
+    assert (part.network, part.by_hand) == (corrections.mask.labels()[5, 5], True)
+    assert corrections.suggestions()
+
+
+def test_a_lasso_names_the_tissue_inside(mask):
+    corrections = SlideCorrections(mask.folder)
+    asked = ask(corrections, "name", lasso=square(corrections), points=[], tissue="SCC", spread=False)
+    named = corrections.propose(asked).named.rows(0, *mask.shape)
+    inside = np.zeros(mask.shape, dtype=bool)
+    inside[:10, :10] = True
+    glass = inside & (mask.labels() == mask.schema.background_index)
+    np.testing.assert_array_equal(named, inside if (glass == inside).all() else inside & ~glass)

@@ -59,10 +59,6 @@ def test_units_know_their_place_their_pixels_and_their_tissue(units):
             units.at(outside)
 
 
-def test_of_several_places_in_one_unit_the_first_counts(units):
-    assert units.one_each([(0, 2), (2, 4), (0, 0), (1, 1)]) == ((0, 2), (0, 0))
-
-
 @pytest.mark.parametrize(
     ("rows", "columns", "glass", "expected"),
     [

@@ -1,44 +1,39 @@
-"""Sections that clicks are simulated on, and means and intervals over them."""
+"""Sections that clicks are simulated on: kept as the product makes them, and scored from there."""
+
+import json
 
 import numpy as np
-import pytest
-from research.correction_curves import Picture, interval, keep, wrong_regions
-from research.simulated_clicks import SKIN_PAS, Section, Truth, read_section
-from tests.correct.engine.test_graph import made
-from tests.correct.engine.test_parts import blocks
+from research.correction_curves import Picture, main, names_in, row_of, section
+from tests.correct.corrected import Unsure
+from tests.segment.small import InProcess
 
-from ntrm.core.labels import IGNORE, SKIN
-from ntrm.core.mpp import Resolution
-from ntrm.models.predictor import Predictor
-from ntrm.models.registry import create
+from ntrm.models.registry import ARCHITECTURES
+from ntrm.slides import isolated
+from research import correction_curves
 
 
-def test_intervals_are_over_sections_whatever_the_number_of_stains(random):
-    values = random.random(6)
-    alone, twice = interval(values, list("abcdef")), interval(np.repeat(values, 2), list("aabbccddeeff"))
-    assert twice == pytest.approx(alone)
-    assert alone[0] < values.mean() < alone[1]
+def test_rows_are_written_without_the_zero_before_the_point():
+    assert row_of([0.25, -0.25, 1.0]) == ".250 | −.250 | 1.000"
 
 
-def test_a_region_is_wrong_if_most_of_what_is_known_of_it_is(random):
-    mask, truth = blocks(random), blocks(random)
-    section = Section(made(mask), Truth.of_phantom(truth))
-    pixels, wrong = wrong_regions(section)
-    regions = np.append(section.graph.region, -1)[section.graph.runs.dense()]
-    known = (truth != IGNORE) & (mask != IGNORE)
-    for region in range(len(pixels)):
-        own = regions == region
-        assert pixels[region] == own.sum()
-        assert wrong[region] == (2 * (own & known & (mask != truth)).sum() > (own & known).sum())
-
-
-def test_what_is_kept_is_read_again_with_its_truth(tmp_path, random):
-    image = random.integers(0, 256, (40, 50, 3)).astype(np.uint8)
-    truth, there = random.integers(0, 4, (40, 50)).astype(np.uint8), random.random((40, 50)) < 0.5
-    predictor = Predictor(create("ntrm-control", SKIN, width=0.125).describe(window=32), "cpu", batch=4)
-    keep(Picture("skin-pas-A", image, truth, Resolution.square(6.7), there), predictor, tmp_path)
-    section = read_section(tmp_path, "skin-pas-A", SKIN, SKIN_PAS)
-    assert (section.truth.mask == truth).all()
-    assert (section.there == there).all()
-    assert section.nodes.shape == truth.shape
-    assert section.pixels.sum() == truth.size
+def test_a_section_is_kept_and_clicked_on(tmp_path, monkeypatch, random, capsys):
+    truth = np.zeros((64, 96), dtype=np.uint8)
+    truth[:, 48:] = 1
+    image = np.where(truth[..., None] == 0, [150, 60, 120], [220, 180, 200]) + random.integers(-20, 20, (64, 96, 3))
+    picture = Picture("phantom-own-one", image.astype(np.uint8), truth, 6.7, 6.7)
+    monkeypatch.setitem(ARCHITECTURES, "by-colour", Unsure)
+    monkeypatch.setattr(isolated, "ReadingProcess", InProcess)
+    monkeypatch.setattr(correction_curves, "phantom", lambda which: iter([picture]))
+    Unsure().describe(name="mine").save_pretrained(tmp_path / "model")
+    words = correction_curves.Names.same(("EPI", "RET"))
+    monkeypatch.setitem(correction_curves.WORDS, "phantom", words)
+    kept = ["--kept", str(tmp_path / "kept"), "--sets", "phantom-own"]
+    main(["keep", *kept, "--model", str(tmp_path / "model")])
+    assert names_in(tmp_path / "kept", "phantom") == ["phantom-own-one"]
+    seen, known = section(tmp_path / "kept", "phantom-own-one")
+    assert seen.texture.shape == known.mask.shape == (64, 96)
+    main(["curves", *kept, "--clicks", "2", "--out", str(tmp_path / "tables")])
+    found = json.loads((tmp_path / "tables" / "phantom-own-largest.json").read_text())
+    assert set(found["curves"]) == {"network", "nothing"}
+    assert found["curves"]["nothing"]["iou"][-1] > 0.9
+    assert "| phantom-own | nothing | largest | .000 |" in capsys.readouterr().out

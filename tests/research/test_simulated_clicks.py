@@ -1,122 +1,80 @@
-"""Simulated clicks: where they go, and what is counted."""
-
-from dataclasses import replace
+"""A person who clicks on what is wrong: where, what it is worth, and what is scored."""
 
 import numpy as np
 import pytest
-from research.simulated_clicks import ARMS, CORES, Section, Truth, middle_of_largest, names_after, next_click, simulate
-from research.skin_pas import LENIENT, TISSUES, confusion, tissue_ious
-from tests.correct.engine.test_spread import BCC, EPI, LOOKS, RET, K, chain, random_graph
+from research.simulated_clicks import (
+    CORES_AS_SKIN,
+    ORDERS,
+    Names,
+    Truth,
+    disc,
+    from_nothing,
+    middle_of_largest,
+    simulate,
+)
+from scipy import ndimage
+from tests.correct.test_engine import NAMES, SCHEMA, SHAPE, seen
 
-from ntrm.core.labels import IGNORE, SKIN, LabelSchema, Tissue
-from ntrm.correct.engine import DEFAULT
-from ntrm.correct.engine.spread import Settings, spread
-from ntrm.regions.runs import runs_of
-
-
-def test_a_click_goes_to_the_middle_of_the_largest_wrong_region():
-    wrong = np.zeros((9, 12), dtype=np.uint8)
-    wrong[0, :6] = 1
-    wrong[2:7, 5:10] = 2
-    assert middle_of_largest(wrong) == (4, 7)
-
-
-def test_mean_iou_of_skin_pas_is_that_of_its_score(random):
-    truth = random.choice([0, 1, 2, 3, IGNORE], (30, 30)).astype(np.uint8)
-    predicted = random.integers(0, len(SKIN), (30, 30)).astype(np.uint8)
-    table = confusion(truth, predicted)
-    expected = np.mean(list(tissue_ious(table, LENIENT).values()))
-    assert Truth.of_skin_pas(truth).mean_iou(table) == pytest.approx(expected)
-    assert len(Truth.of_skin_pas(truth).name) == len(TISSUES)
+from ntrm.core.labels import IGNORE, SKIN
 
 
-def section():
-    """Three nodes of 2 × 2 pixels; the second is wrong, and half of the third."""
-    truth = np.array([[EPI, EPI, RET, RET, BCC, EPI]] * 2, dtype=np.uint8)
-    return Section(chain([EPI, BCC, BCC], [0, 1, 2]), Truth.of_phantom(truth))
+def bands():
+    """The truth of ``seen``: left, middle and right."""
+    truth = np.ones(SHAPE, dtype=np.uint8)
+    truth[:, 20:40], truth[:, 40:], truth[:2] = 3, 2, IGNORE
+    return truth
 
 
-def test_scores_count_pixels_by_node():
-    own = section()
-    named = np.array([EPI, RET, EPI])
-    assert own.truth.mean_iou(own.confusion(own.graph.tissue)) == pytest.approx((4 / 6 + 0 + 2 / 8) / 3)
-    assert own.truth.mean_iou(own.confusion(named)) == pytest.approx((6 / 8 + 1 + 0) / 3)
-    assert own.truth.mean_iou(own.confusion(named, [1])) == pytest.approx((6 / 8 + 0) / 2)
-    assert own.broken(named) == pytest.approx(2 / 12)
+def truth_of(slide):
+    return Truth.of(bands(), Names.same(NAMES), slide.schema)
 
 
-def test_clicks_name_the_truth_until_nothing_else_is_wrong(random):
-    own = section()
-    assert next_click(own, own.graph.tissue, [], "largest", random) == (1, RET)
-    assert next_click(own, np.array([EPI, RET, BCC]), [1, 2], "largest", random) is None
-    curve = simulate(own, "part", "largest", Settings())
-    assert [row["iou"] for row in curve[:2]] == pytest.approx([(4 / 6 + 2 / 8) / 3, (4 / 6 + 1 + 2 / 4) / 3])
+@pytest.mark.parametrize("order", ORDERS[:3])
+def test_clicks_mend_what_is_wrong_and_what_was_named_stays(order):
+    slide = seen(sure=0.7)
+    scores, state = simulate(slide, truth_of(slide), order, most=8)
+    assert len(scores) == 9
+    assert scores[-1].iou > scores[0].iou + 0.3
+    for step, (named, _) in zip(state.steps[::-1], state.changes[::-1], strict=True):
+        if not any(named & later for later, _ in state.changes[step.number :]):
+            assert (state.paint(slide.labels)[named.rows(0, *SHAPE)] == SCHEMA.index(step.tissue)).all()
 
 
-def test_tissues_for_which_the_same_is_right_are_one():
-    words = ("background", "benign gland", "malignant gland")
-    schema = LabelSchema(tuple(Tissue(index, name, "", (index, 0, 0)) for index, name in enumerate(words)))
-    truth = Truth.of(np.array([[0, 1, 2, 3, 4, IGNORE]], dtype=np.uint8), CORES, schema)
-    assert truth.mask.tolist() == [[0, 1, 2, 2, 2, IGNORE]]
-    assert truth.right.tolist() == np.eye(3, dtype=bool).tolist()
-    assert truth.name.tolist() == [0, 1, 2]
+def test_from_nothing_everything_is_unnamed_until_there_are_two_names():
+    slide = from_nothing(seen(sure=0.7))
+    truth = truth_of(slide)
+    scores, state = simulate(slide, truth, most=4)
+    assert (slide.labels == slide.schema.unnamed_index).all()
+    assert scores[0].iou == 0
+    assert scores[1].iou < 0.1
+    assert scores[4].iou > 0.8
+    assert state.paint(slide.labels).max() < slide.schema.unnamed_index
 
 
-def test_the_best_names_of_parts_keep_a_name_that_no_other_beats():
-    assert section().best().tolist() == [EPI, RET, BCC]
+def test_mean_iou_is_that_of_the_definition(random):
+    truth = Truth.of(random.choice([0, 1, 2, 3, 4, IGNORE], (9, 9)).astype(np.uint8), CORES_AS_SKIN, SKIN)
+    labels = random.integers(0, len(SKIN), (9, 9)).astype(np.uint8)
+    expected = []
+    for tissue in range(3):
+        own = truth.mask == tissue
+        said = truth.right[tissue][labels] & (truth.mask != IGNORE)
+        expected.append((own & said).sum() / (own | said).sum())
+    assert truth.mean_iou(labels) == pytest.approx(np.mean(expected))
+    np.testing.assert_array_equal(
+        truth.wrong(labels, np.zeros((9, 9), bool)) > 0, (truth.mask != IGNORE) & ~truth.is_right(labels)
+    )
 
 
-def large_section(tissue, truth):
-    """Three nodes of 20 × 20 pixels of 10 µm: large enough for a cancer to be named."""
-    graph = chain(tissue, [0, 1, 2])
-    mask = np.repeat(np.repeat(np.arange(3)[None], 20, axis=0), 20, axis=1)
-    graph = replace(graph, runs=runs_of(mask), pixels=np.full(3, 400))
-    return Section(graph, Truth.of_phantom(np.array(truth, dtype=np.uint8)[mask]))
+def test_the_middle_of_the_largest_wrong_region_is_farthest_from_its_border(random):
+    wrong = (random.random((30, 30)) < 0.55).astype(np.uint8) * 2
+    row, column = middle_of_largest(wrong)
+    numbers, _ = ndimage.label(wrong)
+    largest = numbers == np.bincount(numbers[numbers > 0]).argmax()
+    assert largest[row, column]
+    others = np.argwhere(~np.pad(largest, 1))
+    away = [np.hypot(*(others - (y + 1, x + 1)).T).min() for y, x in np.argwhere(largest)]
+    assert np.hypot(*(others - (row + 1, column + 1)).T).min() == pytest.approx(max(away))
 
 
-def test_cancers_are_right_if_exactly_the_true_ones_are_named():
-    own = large_section([EPI, RET, BCC], [EPI, RET, RET])
-    assert own.cancers == frozenset()
-    assert own.cancers_right(own.graph.tissue) == 0
-    assert own.cancers_right(np.array([EPI, RET, RET])) == 1
-    assert large_section([EPI, RET, RET], [EPI, RET, BCC]).cancers == {"BCC"}
-
-
-def test_the_graph_is_scored_by_its_edges():
-    own = large_section([EPI, RET, BCC], [EPI, RET, RET])
-    assert own.graph_f1(np.array([EPI, RET, RET])) == 1
-    assert own.graph_f1(own.graph.tissue) == pytest.approx(2 / 3)  # one edge is right, one invented
-
-
-def test_the_clicked_part_alone_is_renamed():
-    assert names_after(chain([BCC] * 4, [0] * 4, region=[0] * 4), {1: EPI}, "part").tolist() == [BCC, EPI, BCC, BCC]
-
-
-def test_the_connected_region_is_renamed_by_the_nearer_of_two_clicks():
-    graph = chain([BCC] * 6, [0] * 6, region=[0, 0, 0, 0, 0, 1])
-    # The middle one goes with the first.
-    assert names_after(graph, {0: EPI, 4: RET}, "region").tolist() == [EPI, EPI, EPI, RET, RET, BCC]
-
-
-def test_what_touches_follows_whatever_it_looks_like():
-    graph = chain([BCC] * 4, [0.0, 5.0, -5.0, 0.0], edges=[(0, 1), (2, 3)])
-    assert names_after(graph, {0: EPI}, "relations").tolist() == [EPI, EPI, BCC, BCC]
-
-
-def test_looks_are_the_products_without_walks(random):
-    graph = random_graph(random)
-    clicks = {node: int(random.integers(K)) for node in range(0, len(graph), 3)}
-    for settings in (LOOKS, Settings(steps=0)):
-        np.testing.assert_array_equal(
-            names_after(graph, clicks, "looks", settings), spread(graph, clicks, settings).tissue
-        )
-    np.testing.assert_array_equal(names_after(graph, clicks, DEFAULT), spread(graph, clicks).tissue)
-
-
-@pytest.mark.parametrize("how", ARMS)
-def test_clicked_nodes_have_the_name_they_were_given_and_without_clicks_all_keep_theirs(how, random):
-    graph = random_graph(random)
-    clicks = {node: int(random.integers(K)) for node in range(0, len(graph), 3)}
-    names = names_after(graph, clicks, how)
-    assert {node: int(names[node]) for node in clicks} == clicks
-    assert (names_after(graph, {}, how) == graph.tissue).all()
+def test_a_click_names_a_disc():
+    assert disc((0, 0), (5, 5)).sum() == 11

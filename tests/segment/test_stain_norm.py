@@ -7,16 +7,10 @@ from tests.segment.painted import write
 from tests.segment.small import BKG, document, paint, rows_of, run
 
 from ntrm.core.errors import RefusedError
-from ntrm.correct.engine import parts_engine
-from ntrm.correct.engine.parts_engine import PARTS
-from ntrm.correct.mask import open_mask
 from ntrm.data.stains import Stains
-from ntrm.models.predictor import Predictor
-from ntrm.models.registry import load
 from ntrm.results.documents import read_summary
 from ntrm.results.familiarity import UNFAMILIAR
 from ntrm.results.mask_file import labels_in, opened_mask
-from ntrm.slides.inputs import SlideInput
 
 pytestmark = pytest.mark.usefixtures("quick_readers", "by_colour")
 
@@ -86,12 +80,3 @@ def test_a_model_that_does_not_tell_its_stains_is_refused(tmp_path, foreign):
     assert (caught.value.got, caught.value.exit_code) == ("no reference", 3)
     assert "ntrm calibrate" in caught.value.hint
     assert not (tmp_path / "out").exists()
-
-
-def test_parts_to_correct_are_seen_as_the_network_saw_the_slide(tmp_path, foreign, painted_model, monkeypatch):
-    run(foreign, tmp_path / "out", painted_model, stain_norm="strength")
-    mask, seen = open_mask(tmp_path / "out" / "a"), []
-    made = parts_engine._made
-    monkeypatch.setattr(parts_engine, "_made", lambda *given: seen.append(given[2].mixing) or made(*given))
-    PARTS.prepare(mask, SlideInput(foreign, foreign.name), Predictor(load(painted_model), "cpu"))
-    np.testing.assert_allclose(seen[0].numpy(), mask.summary.stain_norm.matrix, rtol=1e-6)

@@ -6,13 +6,11 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from tests.correct.corrected import Unsure
 from tests.segment.small import InProcess
 from tests.service.small import only_slide, segmented, serving, settings_of, write_model
 
-from ntrm.correct.engine.parts_engine import PARTS
+from ntrm.correct.engine import ENGINE
 from ntrm.correct.mask import open_mask
-from ntrm.models.predictor import Predictor
 from ntrm.service.core.settings import DATABASE, SERVICE_FOLDER
 from ntrm.service.jobs import supervisor
 from ntrm.service.jobs.database import JobStore
@@ -73,8 +71,8 @@ def url(client):
 
 @pytest.fixture
 def graph(tmp_path, results):
-    """The region graph of that slide, as a worker would have made it."""
-    PARTS.prepare(open_mask(tmp_path / "out" / "a"), SlideInput(results[0], "a"), Predictor(Unsure(), "cpu", batch=2))
+    """The texture of that slide, as a worker would have read it."""
+    ENGINE.prepare(open_mask(tmp_path / "out" / "a"), SlideInput(results[0], "a"))
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ SHOWN = (
 LOCKS = (".ntrm/lock", ".ntrm/corrections.lock", ".ntrm/corrected.lock", "../.lock")
 FILES = {
     **{name: (name,) for name in ("summary.json", "mask.ome.tif", "corrections.jsonl", "../run.json", "../slides.csv")},
-    **{f".ntrm/{name}": (f".ntrm/{name}",) for name in ("done.json", "failed.json", "pieces.npz", "region-graph.npz")},
+    **{f".ntrm/{name}": (f".ntrm/{name}",) for name in ("done.json", "failed.json", "pieces.npz", "texture.npz")},
     "what is shown": SHOWN,
     "locks": LOCKS,
 }
@@ -104,7 +104,7 @@ def crc_of(pieces, head=b"", byte=b"\0"):
 
 @functools.cache
 def large_array():
-    """An NPZ file of 1 MB with one array of 1.2 GB; the region graph asks for it by name."""
+    """An NPZ file of 1 MB with one array of 1.2 GB; the texture asks for it by name."""
     pieces, name = 300, b"origin.npy"
     head = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }\n" % (pieces * PIECE)
     head = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head
@@ -186,7 +186,7 @@ BOMBS = {
     "slide.jpg is a JPEG of 12,000²": content("slide.jpg", picture("JPEG", 12_000)),
     "overlay.png is a TIFF": content("overlay.png", picture("TIFF", 100)),
     "pieces.npz unpacks to 1.2 GB": content(".ntrm/pieces.npz", lambda _: large_array()),
-    "region-graph.npz unpacks to 1.2 GB": content(".ntrm/region-graph.npz", lambda _: large_array()),
+    "texture.npz unpacks to 1.2 GB": content(".ntrm/texture.npz", lambda _: large_array()),
     "mask.ome.tif in tiles of 16,384²": content("mask.ome.tif", mask("zlib", 16_384)),
     "mask.ome.tif in LZW": content("mask.ome.tif", mask("lzw", 256)),
     "mask.ome.tif in JPEG": content("mask.ome.tif", mask("jpeg", 256)),

@@ -47,38 +47,35 @@ def correct(
     all_slides: bool = False,
     drawn: Annotated[list[Path] | None, typer.Option("--from", exists=True)] = None,
     slide: str | None = None,
-    undo: str | None = None,
-    redo: str | None = None,
+    undo: list[str] | None = None,
+    redo: list[str] | None = None,
     listed: Annotated[bool, typer.Option("--list")] = False,
     preview: bool = False,
     slides: list[Path] | None = None,
-    model: str | None = None,
     by: str | None = None,
     device: options.Device = "auto",
-    batch: options.Batch = 16,
 ) -> int:
     """Correct segmented slides: name the tissue of wrong regions. For research, not for diagnosis.
 
-    Similar parts follow: they get the same name. The network's result is kept. The steps are written to
+    What looks alike follows: it gets the same name. The network's result is kept. The steps are written to
     OUT/SLIDE/corrections.jsonl, and the corrected mask, polygons, graph, tables and report to OUT/SLIDE/corrected. To
     correct in the browser, use ntrm serve.
 
     Example: ntrm correct results --click slide-1 410 230 BCC
 
     Args:
-        click (SLIDE X Y TISSUE): Name the part at a pixel of mask.ome.tif; may be repeated.
-        spread: Whether to carry the name over to similar parts.
+        click (SLIDE X Y TISSUE): Name what is around a pixel of mask.ome.tif; may be repeated.
+        spread: Whether to carry the name over to what looks like it.
         how_far (R): How far the name is carried: 0.25 (little) to 4 (far).
-        whole_region: Name the whole connected region around the pixel, not only its part.
-        all_slides: Carry the name over to all other slides of OUT, too.
+        whole_region: Name the whole connected region around the pixel.
+        all_slides: Apply what all clicks so far say to all other slides of OUT, too.
         drawn (FILE.geojson): Name areas that were drawn in QuPath; may be repeated.
         slide (SLIDE): Slide that FILE belongs to, if its name differs; or slide to --list.
-        undo (SLIDE): Undo the last step of this slide.
-        redo (SLIDE): Redo the step of this slide that was undone last.
+        undo (SLIDE): Undo the last step of this slide; may be repeated.
+        redo (SLIDE): Redo the step of this slide that was undone last; may be repeated.
         listed: Show all steps so far.
         preview: Show what would change, but write nothing.
-        slides (DIR): Folder of the slides, if moved since; read once each, to find the parts.
-        model (M): Model that made the results; default bundled.
+        slides (DIR): Folder of the slides, if moved since; read once each, for their texture.
         by (INITIALS): Your initials, for the log.
 
     """
@@ -93,7 +90,7 @@ def correct(
     if slide and chosen[0] not in ("--from", "--list"):
         raise UsageError("--slide goes with --from or --list", got=f"--slide {slide} {chosen[0]}")
     clicks = [_click(text) for text in click or ()]
-    corrections = FolderCorrections(out, slides or (), model, device, batch, by, preview, console.progress)
+    corrections = FolderCorrections(out, slides or (), device, by, preview, console.progress)
     if listed:
         return _list(corrections, slide, console)
     try:
@@ -102,7 +99,7 @@ def correct(
             corrections.click(*words, all_slides=all_slides, **how)
         for path in drawn or ():
             corrections.draw(path, slide)
-        if name := undo or redo:
+        for name in undo or redo or ():
             corrections.go("undo" if undo else "redo", name)
     except (NtrmError, OSError, KeyboardInterrupt):
         if corrections.changes and not preview:

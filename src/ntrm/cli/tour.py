@@ -29,8 +29,6 @@ from ntrm.evaluation.robustness import DEGRADATIONS
 from ntrm.metrics.confusion import confusion
 from ntrm.metrics.overlap import overlap
 from ntrm.models.folders import BUNDLED
-from ntrm.models.predictor import Predictor
-from ntrm.models.registry import load
 from ntrm.phantom.generate import PhantomOptions, write_phantom
 from ntrm.report.dataset_report import dataset_report
 from ntrm.results.familiarity import cancers_in_words
@@ -165,7 +163,7 @@ def find_mistake(results: Path, slide_id: str, slide: Path, truth: Mask, progres
     wrong = known & (labels != truth)
     if not wrong.any():
         return None
-    corrections.engine.prepare(corrections.mask, SlideInput(slide, slide.name), Predictor(load(BUNDLED)), progress)
+    corrections.engine.prepare(corrections.mask, SlideInput(slide, slide.name), progress=progress)
     regions = []
     for tissue in np.unique(truth[wrong]):
         numbers, count = ndimage.label(wrong & (truth == tissue))

@@ -32,7 +32,7 @@ class _Asked(BaseModel):
 
 
 class Name(_Asked):
-    """Parts or regions, and the tissue that they are."""
+    """Places, or regions around them, and the tissue that they are."""
 
     action: Literal["name"] = "name"
     points: Points = []
@@ -41,7 +41,12 @@ class Name(_Asked):
     whole_regions: bool = False
     spread: bool = True
     reach: float = Field(default=1.0, ge=0.25, le=4.0, allow_inf_nan=False, description="how far the name is carried")
-    left_out: Points = Field(default=[], description="parts that must not follow")
+    left_out: Points = Field(default=[], description="in pieces that must not follow")
+    revise: Literal["none", "clicked", "all"] | None = Field(
+        default=None,
+        description="what may change of what followed earlier and was accepted: nothing; the followers of the steps "
+        "among whose followers a point lies (default); all (default where there is no model)",
+    )
 
 
 class Draw(_Asked):

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ntrm.annotations.qupath import SUFFIXES
+from ntrm.core.devices import choose_device
 from ntrm.core.errors import DataError, NtrmError, UsageError, did_you_mean, first_names
-from ntrm.core.io import sha256_of
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.areas import painted_areas
 from ntrm.correct.ask import Name
+from ntrm.correct.engine import ENGINE
 from ntrm.correct.log import Step
 from ntrm.correct.pixels import PixelSet
 from ntrm.correct.slide import SlideCorrections
@@ -26,9 +27,6 @@ from ntrm.results.slide_state import finished
 from ntrm.segment.tabulating import tabulate_again
 from ntrm.slides.inputs import SlideInput, check_roots, find_by_content, place_of
 
-if TYPE_CHECKING:
-    from ntrm.models.predictor import Predictor
-
 ORIGIN = "command"
 
 
@@ -38,10 +36,8 @@ class FolderCorrections:
 
     out: Path
     slides: Sequence[Path] = ()
-    """Where the slides are, if no longer where they were segmented: needed once, to find their parts."""
-    model: str | None = None  # That the results were made with; None: the bundled one, if it is that
+    """Where the slides are, if no longer where they were segmented: needed once, to read their texture."""
     device: str = "auto"
-    batch: int = 16
     by: str | None = None  # Initials for the log
     preview: bool = False  # Say what would change, and write nothing
     progress: Progress = SILENT
@@ -71,23 +67,28 @@ class FolderCorrections:
         return self._open[slide_id]
 
     def click(self, slide_id: str, x: int, y: int, tissue: str, *, all_slides: bool = False, **how: Any) -> None:
-        """Name the part, or the region, at a pixel of the mask, and carry the name on; ``how``: fields of ``Name``."""
+        """Name the pixels, or the region, around one of the mask, and carry it on; ``how``: fields of ``Name``."""
         slide = self.slide(slide_id)
         slide.mask.schema.check_nameable(tissue)
-        slide.engine.units(slide.mask, whole_regions=True).at((y, x))  # refused before the slide is read
+        slide.units.at((y, x))  # refused before the slide is read
         ask = Name(version=slide.log.version, points=[slide.point((y, x))], tissue=tissue, by=self.by, **how)
-        if ask.spread or not ask.whole_regions:
+        if ask.spread:
             self._prepare(slide)
-        others = [other for other in self.slide_ids if other != slide_id] if all_slides and ask.spread else []
-        click, learned = slide.click(ask), slide.engine.learn(slide.mask, slide.state()) if others else None
         proposed = slide.propose(ask).step(slide.mask.schema, slide.pixel_mm2)
         own = self._record(slide, replace(proposed, origin=ORIGIN), ask.version)
-        for other in others:
+        if all_slides and ask.spread:
+            self._carry(slide_id, own, ask.reach)
+
+    def _carry(self, slide_id: str, own: Step, reach: float) -> None:
+        """Apply what the clicks on all slides say to the others of the folder, a step each."""
+        corrected = [self.slide(each) for each in self.slide_ids if self.slide(each).log.active]
+        clicked = [slide for slide in corrected if slide.state().clicks and slide.is_ready]
+        classifier = ENGINE.learn([(slide.mask, slide.state()) for slide in clicked])
+        for other in (other for other in self.slide_ids if other != slide_id):
             try:  # what cannot be done in one of them does not stop the others
                 there = self.slide(other)
                 self._prepare(there)
-                version = there.log.version
-                found = there.engine.propose(there.mask, there.state(version), click, learned)
+                found, version = there.apply(classifier, reach), there.log.version
                 if found.followed:
                     step = found.step(there.mask.schema, there.pixel_mm2)
                     self._record(there, replace(step, origin=f"slide {slide_id}, step {own.number}"), version)
@@ -143,19 +144,19 @@ class FolderCorrections:
         return step
 
     def _prepare(self, slide: SlideCorrections) -> None:
-        """Find the parts of a slide where they are not known, in its file, which is found by its content."""
+        """Read the texture of a slide where it is not there, in its file, which is found by its content."""
         if slide.is_ready:
             return
         source = slide.mask.segmented[1].source or ""
         path = self._originals.get(source) if self.slides else place_of(source)
         if path is None:
             raise UsageError(
-                f"the parts of {slide.mask.folder.name} are not known yet, and its file was not found",
+                f"the texture of {slide.mask.folder.name} has not been read yet, and its file was not found",
                 got=", ".join(map(str, self.slides)) or None,
-                expected="the very file that was segmented, under any name, once: its parts are kept with the results",
+                expected="the very file that was segmented, under any name, once: its texture is kept with the results",
                 hint="say where the slides are with --slides; or name whole regions with --whole-region --no-spread",
             )
-        slide.engine.prepare(slide.mask, SlideInput(path, path.name), self._predictor, self.progress)
+        ENGINE.prepare(slide.mask, SlideInput(path, path.name), str(choose_device(self.device)), self.progress)
 
     @cached_property
     def _originals(self) -> dict[str, Path]:
@@ -163,14 +164,3 @@ class FolderCorrections:
         states = (finished(self.out / slide_id) for slide_id in self.slide_ids)
         plans = [state.plan for state in states if state is not None and state.plan is not None]
         return dict(find_by_content({plan.source or "" for plan in plans}, self.slides))
-
-    @cached_property
-    def _predictor(self) -> Predictor:
-        """The network of the results."""
-        from ntrm.models.folders import BUNDLED, WEIGHTS, locate
-        from ntrm.models.predictor import Predictor
-        from ntrm.models.registry import load
-
-        folder = locate(self.model or BUNDLED)
-        next(iter(self._open.values())).mask.check_model(sha256_of(folder / WEIGHTS))
-        return Predictor(load(folder), self.device, batch=self.batch)

@@ -6,18 +6,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
+from ntrm.core.arrays import Floats
 from ntrm.core.errors import DataError, RefusedError
 from ntrm.core.labels import LabelSchema, Mask
 from ntrm.core.mpp import Resolution
-from ntrm.core.wording import NO_MODEL
 from ntrm.correct.log import Log, MaskRecord, read_log
 from ntrm.correct.state import State, state_of
 from ntrm.regions.regions import Regions, scan_mask
 from ntrm.results.classes import folder_classes
 from ntrm.results.documents import AGAIN, Summary, read_summary
 from ntrm.results.mask_file import labels_in, mask_sha256, opened_mask, schema_in
+from ntrm.results.paths import HIDDEN, MASK, PIECES
 from ntrm.results.slide_state import Plan, SlideState, finished
+from ntrm.segment.measurements import scan_slide
 from ntrm.slides.grid import SlideGrid
+from ntrm.slides.pieces import PieceMap
 from ntrm.slides.readers.reader import SlideReader
 
 
@@ -39,19 +44,6 @@ class SlideMask:
     def resolution(self) -> Resolution:
         """µm/px."""
         return Resolution(*self.summary.grid.mpp)
-
-    def check_model(self, sha256: str) -> None:
-        """Refuse weights that are not those of the results."""
-        model = self.summary.model
-        if model is None:
-            raise RefusedError(f"{self.folder.name} was {NO_MODEL}", got=f"weights {sha256[:12]}")
-        if sha256 != model["sha256"]:
-            known = f"named {model['name'] or model['arch']}, weights {str(model['sha256'])[:12]}"
-            raise RefusedError(
-                f"{self.folder.name} was made with another model",
-                got=f"weights {sha256[:12]}",
-                hint=f"give the folder of the model that the results were made with: --model ({known})",
-            )
 
     @cached_property
     def segmented(self) -> tuple[SlideState, Plan]:
@@ -80,6 +72,23 @@ class SlideMask:
         """(H, W) classes, 255 where nothing is known."""
         with opened_mask(self.folder) as stored:
             return labels_in(stored, self.shape)
+
+    @cached_property
+    def network_regions(self) -> tuple[Regions, Floats]:
+        """The regions of the tables, and (R + 2,) how sure the network is of each; of glass as of all tissue.
+
+        NaN where there was no network. Runs of no region have the last two entries.
+        """
+        grid = PieceMap.read(self.folder / HIDDEN / PIECES, hint=AGAIN)
+        regions = scan_slide(self.labels(), None, grid, schema=self.schema, resolution=self.resolution)
+        rows = self.segmented[0].tables["regions"]
+        if len(rows) != len(regions.table):
+            what, got = f"{self.folder.name}: {MASK} does not have the regions of the tables", len(regions.table)
+            raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
+        known = [row["mean_confidence"] for row in rows]
+        sure = np.array([np.nan if each is None else each for each in known], dtype=np.float64)
+        mean = float((np.nan_to_num(sure) * regions.table.pixels).sum() / max(regions.table.pixels.sum(), 1))
+        return regions, np.append(sure, [mean, mean])
 
     @cached_property
     def regions(self) -> Regions:

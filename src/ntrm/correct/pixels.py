@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from ntrm.core.arrays import Ints
 from ntrm.core.errors import DataError
 from ntrm.regions.runs import RunLengths, Where, distinct
 
+PACKED, LONG, MOST_TEXT = "deflate ", 2000, 2**27  # What packed texts begin with; characters from which on they are
 _STRETCHES = re.compile(r"(\d{1,15}\+\d{1,15}( \d{1,15}\+\d{1,15})*)?")
 
 
@@ -45,6 +48,7 @@ class PixelSet:
     @classmethod
     def parse(cls, text: str, size: int) -> PixelSet:
         """Read what ``text`` wrote, for a mask of ``size`` pixels."""
+        text = _unpacked(text)
         if not _STRETCHES.fullmatch(text):
             raise DataError("no stretches of pixels", got=text[:40], expected="such as 12+3 40+5")
         numbers = np.array([int(part) for part in re.split("[+ ]", text)] if text else [], dtype=np.int64)
@@ -55,13 +59,15 @@ class PixelSet:
 
     @property
     def text(self) -> str:
-        """Pixels to skip and pixels to take, in turn.
+        """Pixels to skip and pixels to take, in turn; packed where that is long.
 
         >>> PixelSet(np.array([2, 7]), np.array([5, 8])).text
         '2+3 2+1'
         """
         gap = self.start - np.append(0, self.stop[:-1])[: len(self.start)]
-        return " ".join(f"{skip}+{take}" for skip, take in zip(gap.tolist(), self.length.tolist(), strict=True))
+        text = " ".join(f"{skip}+{take}" for skip, take in zip(gap.tolist(), self.length.tolist(), strict=True))
+        packed = PACKED + b64encode(zlib.compress(text.encode())).decode() if len(text) > LONG else text
+        return min(text, packed, key=len)
 
     @property
     def length(self) -> Ints:
@@ -97,6 +103,20 @@ class PixelSet:
         edge[np.maximum(self.start[near], first) - first] = 1
         edge[np.minimum(self.stop[near], last) - first] = -1
         return np.cumsum(edge[:-1], dtype=np.int8).reshape(height, width).astype(bool)
+
+
+def _unpacked(text: str) -> str:
+    """The stretches in a text that may be packed; no more is unpacked than a slide can have."""
+    if not text.startswith(PACKED):
+        return text
+    try:
+        packed = zlib.decompressobj()
+        found = packed.decompress(b64decode(text[len(PACKED) :], validate=True), MOST_TEXT)
+        if not packed.eof:
+            raise ValueError("it ends too early or is too long")
+        return found.decode("ascii")
+    except (ValueError, zlib.error) as error:
+        raise DataError("no stretches of pixels", got=error, expected="such as 12+3 40+5, or these packed") from error
 
 
 def union(sets: Iterable[PixelSet]) -> PixelSet:

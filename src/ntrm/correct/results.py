@@ -76,13 +76,7 @@ def _write(mask: SlideMask, log: Log, corrections: State, folder: Path) -> None:
     summary, kept, state = mask.summary, SlideFolder(mask.folder), mask.segmented[0]
     # The network's regions as the segmentation had them: the same engine, the same pieces, and its confidences.
     grid, before = PieceMap.read(mask.folder / paths.HIDDEN / paths.PIECES, hint=AGAIN), mask.labels()
-    network = scan_slide(before, None, grid, schema=mask.schema, resolution=mask.resolution)
-    rows = state.tables["regions"]
-    if len(rows) != len(network.table):
-        what, got = f"{mask.folder.name}: {paths.MASK} does not have the regions of the tables", len(network.table)
-        raise DataError(what, got=f"{got} regions", expected=len(rows), hint=AGAIN)
-    known = [row["mean_confidence"] for row in rows]
-    confidence = np.array([np.nan if each is None else each for each in known], dtype=np.float64)
+    network, confidence = mask.network_regions
     labels, grid = corrections.paint(before), grid.with_tissue(_new_tissue(corrections, grid, mask))
     regions = scan_slide(labels, None, grid, schema=mask.schema, resolution=mask.resolution)
     regions = replace(regions, table=_with_origins(regions, network, confidence, corrections))
@@ -158,9 +152,8 @@ def _with_origins(regions: Regions, network: Regions, sure: Floats, corrections:
 
     by_hand, followed = corrections.by_hand.holds(cut), corrections.followed.holds(cut)
     followed &= ~by_hand
-    confidence = np.append(sure, [0.0, 0.0])[before]
-    kept = ~(by_hand | followed) & (before >= 0) & ~np.isnan(confidence)
-    confidence = np.nan_to_num(confidence)
+    kept = ~(by_hand | followed) & (before >= 0) & ~np.isnan(sure[before])
+    confidence = np.nan_to_num(sure[before])
     rest = summed(kept)
     mean = np.divide(summed(kept * confidence), rest, out=np.full(count, np.nan), where=rest > 0)
     person = np.stack([summed(by_hand), summed(followed)], axis=1) / regions.table.pixels[:, None]

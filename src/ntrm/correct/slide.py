@@ -11,10 +11,11 @@ import numpy as np
 
 from ntrm.core.arrays import Floats
 from ntrm.core.errors import UsageError
+from ntrm.core.labels import IGNORE
 from ntrm.correct.ask import Ask, Draw, Name
+from ntrm.correct.classifier import Classifier
 from ntrm.correct.drawing import area, split_by_line, stroke
-from ntrm.correct.engine import DEFAULT, Proposal
-from ntrm.correct.engine.parts_engine import PARTS, PartsEngine
+from ntrm.correct.engine import ENGINE, Engine, Proposal, Suggestion
 from ntrm.correct.log import Log, Place, Stamp, Step, append, read_log, stamp_of
 from ntrm.correct.mask import open_mask
 from ntrm.correct.pixels import PixelSet, union
@@ -24,11 +25,13 @@ from ntrm.correct.units import Units
 from ntrm.results.mask_file import colours_in, opened_mask
 from ntrm.results.paths import CORRECTED, CORRECTIONS
 
+RADIUS = 3  # Of what a click names, in pixels of the mask
+DEFAULT = "texture"  # What logs call this way to carry names on
 KEPT_STATES = 16  # Of each slide, those after earlier steps too, so that an undo replays nothing
 
 
 class Part(NamedTuple):
-    """The part or region under a point."""
+    """What a click at a point would name."""
 
     tissue: int  # What it is called now
     network: int
@@ -44,7 +47,7 @@ class SlideCorrections:
     may use it: whatever is kept is replaced whole.
     """
 
-    def __init__(self, folder: Path, engine: PartsEngine = PARTS) -> None:
+    def __init__(self, folder: Path, engine: Engine = ENGINE) -> None:
         self.mask, self.engine = open_mask(folder), engine
         self._read: tuple[Stamp, Log] | None = None
         self._states: list[State] = []
@@ -65,7 +68,7 @@ class SlideCorrections:
 
     @property
     def is_ready(self) -> bool:
-        """Whether parts are known, so that names can be carried on."""
+        """Whether its texture has been read, so that names can be carried on."""
         return self.engine.is_ready(self.mask)
 
     @property
@@ -98,55 +101,110 @@ class SlideCorrections:
         return (column + 0.5) * sx, (row + 0.5) * sy
 
     def part(self, point: tuple[float, float], *, whole_region: bool) -> Part:
-        """The part under a point, or the region around it."""
-        units, place, state = self.engine.units(self.mask, whole_regions=whole_region), self.place(point), self.state()
+        """What a click would name: the pixels around a point, or the network's region."""
+        place, state = self.place(point), self.state()
+        units, at = self.units, np.array([place[0] * self.mask.shape[1] + place[1]])
         unit = units.at(place)
-        at = np.array([place[0] * self.mask.shape[1] + place[1]])
-        now = state.names_at(at, units.tissue[[unit]])[0]
-        by_hand = bool(state.by_hand.holds(at)[0])
-        return Part(int(now), int(units.tissue[unit]), by_hand, units.pixels(np.array([unit])), units.place(unit))
+        now, by_hand = state.names_at(at, units.tissue[[unit]])[0], bool(state.by_hand.holds(at)[0])
+        pixels = units.pixels(np.array([unit])) if whole_region else self.around([place])
+        return Part(int(now), int(units.tissue[unit]), by_hand, pixels, units.place(unit) if whole_region else place)
 
-    def area_by_tissue(self, pixels: PixelSet, units: Units) -> dict[int, float]:
+    @property
+    def units(self) -> Units:
+        """The regions of the network's mask."""
+        return Units.in_mask(self.mask.regions)
+
+    def around(self, places: Sequence[Place]) -> PixelSet:
+        """What clicks name: discs, as far as something is known there."""
+        height, width = self.mask.shape
+        side = np.arange(-RADIUS, RADIUS + 1)
+        rows, columns = (each.ravel() for each in np.meshgrid(side, side, indexing="ij"))
+        near = rows**2 + columns**2 <= RADIUS**2
+        every = np.array(places, dtype=np.int64).reshape(-1, 1, 2) + np.stack([rows, columns], axis=1)[near]
+        row, column = every.reshape(-1, 2).T
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        known = union(PixelSet(at, at + 1) for at in (row * width + column)[inside, None])
+        regions = self.mask.regions
+        return known & PixelSet.of_runs(regions.runs, np.asarray(regions.region >= 0))
+
+    def area_by_tissue(self, pixels: PixelSet) -> dict[int, float]:
         """mm² of pixels by the class that they have now, the largest first."""
         changed = {tissue: pixels & called for tissue, called in self.state().tissue.items()}
-        rest = units.pixels_of(pixels - union(changed.values()))
-        count = np.bincount(units.tissue, rest, len(self.mask.schema))
+        rest = self.units.pixels_of(pixels - union(changed.values()))
+        count = np.bincount(self.units.tissue, rest, len(self.mask.schema))
         for tissue, moved in changed.items():
             count[tissue] += moved.pixels
         order = np.argsort(-count, kind="stable")
         return {int(tissue): float(count[tissue]) * self.pixel_mm2 for tissue in order if count[tissue]}
 
-    def click(self, ask: Name) -> Step:
-        """What a person says about some parts, in pixels of the mask."""
+    def click(self, ask: Name) -> tuple[Step, PixelSet]:
+        """What a person says, and the pixels that it is about: discs around points, what a lasso holds, or regions."""
         self.mask.schema.check_nameable(ask.tissue)
-        units = self.engine.units(self.mask, whole_regions=ask.whole_regions)
-        if ask.lasso is None:
-            places = units.one_each([self.place(point) for point in ask.points])
+        units, places = self.units, [self.place(point) for point in ask.points]
+        if ask.whole_regions:
+            chosen = np.unique([units.at(place) for place in places])
+            if ask.lasso is not None:
+                drawn = area(self._in_mask(ask.lasso), self.mask.shape)
+                chosen = units.inside(drawn, self.state().names_at(units.first, units.tissue) == self.background)
+                places = [units.place(unit) for unit in chosen.tolist()]
+            named = units.pixels(chosen)
+        elif ask.lasso is None:
+            places = [place for place in dict.fromkeys(places) if units.at(place) >= 0]
+            named = self.around(places)
         else:
-            inside = area(self._in_mask(ask.lasso), self.mask.shape)
-            is_glass = self.state().names_at(units.first, units.tissue) == self.mask.schema.background_index
-            places = tuple(units.place(unit) for unit in units.inside(inside, is_glass).tolist())
-        if not places:
+            named = self._inside(area(self._in_mask(ask.lasso), self.mask.shape))
+            places = [(int(at) // self.mask.shape[1], int(at) % self.mask.shape[1]) for at in named.start[:1]]
+        if not named:
             raise UsageError("nothing is chosen", expected="at least one place", hint="choose a region first")
-        return Step(
+        step = Step(
             action="name",
             tissue=ask.tissue,
-            places=places,
+            places=tuple(places),
             whole_regions=ask.whole_regions,
             left_out=tuple(self.place(point) for point in ask.left_out),
             spread=DEFAULT if ask.spread else None,
             reach=ask.reach if ask.spread else None,
         )
+        return step, named
 
-    def propose(self, ask: Name) -> Proposal:
-        """What a click would change; needs a prepared engine unless whole regions alone are named."""
+    @property
+    def background(self) -> int:
+        """Index of the class of glass; -1 where there is none."""
+        index = self.mask.schema.background_index
+        return -1 if index is None else index
+
+    def _inside(self, drawn: PixelSet) -> PixelSet:
+        """The tissue in a lasso, or the glass where it holds nothing else: who draws around tissue means the tissue."""
+        runs = self.mask.regions.runs
+        glass = (PixelSet.of_runs(runs, runs.value == self.background) - union(self.state().tissue.values())) | (
+            self.state().tissue.get(self.background, PixelSet.empty())
+        )
+        drawn = drawn - PixelSet.of_runs(runs, runs.value == IGNORE)
+        return drawn - glass or drawn
+
+    def propose(self, ask: Name, classifier: Classifier | None = None) -> Proposal:
+        """What a click would change; needs a prepared engine unless the name is not carried on."""
         self.log.check(self.mask.record, ask.version)
-        click = self.click(ask)
-        if ask.spread:
-            return self.engine.propose(self.mask, self.state(ask.version), click)
-        units = self.engine.units(self.mask, whole_regions=ask.whole_regions)
-        chosen = np.unique([units.at(place) for place in click.places])
-        return Proposal(click, units, chosen, units.pixels(chosen))
+        step, named = self.click(ask)
+        if not ask.spread:
+            return Proposal(step, named)
+        return self.engine.propose(self.mask, self.state(ask.version), step, named, revise=ask.revise)
+
+    def suggestions(self) -> list[Suggestion]:
+        """Where to look next."""
+        return self.engine.order(self.mask, self.state())
+
+    def network_at(self, places: Sequence[Place]) -> list[int]:
+        """What the network called these places."""
+        at = np.array([row * self.mask.shape[1] + column for row, column in places], dtype=np.int64)
+        runs = self.mask.regions.runs
+        return [int(each) for each in runs.value[runs.at(at)]]
+
+    def apply(self, classifier: Classifier, reach: float = 1.0) -> Proposal:
+        """What a classifier that was learned elsewhere would change here, in the words of this slide's classes."""
+        step = Step(action="name", tissue=classifier.about.named[0], spread=DEFAULT, reach=reach)
+        state = self.state()
+        return self.engine.propose(self.mask, state, step, PixelSet.empty(), classifier=classifier)
 
     def take(self, ask: Ask, *, origin: str) -> Step:
         """Do what a person asks for; the step is on the disk when this returns.

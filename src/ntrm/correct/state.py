@@ -31,6 +31,7 @@ class State:
     clicks: tuple[tuple[Place, int], ...] = ()  # Places with the class that they were given, in their order
     left_out: tuple[Place, ...] = ()  # Parts that must not follow
     steps: tuple[Step, ...] = ()  # Those that count
+    changes: tuple[tuple[PixelSet, PixelSet], ...] = ()  # What each of them named, and what followed from it
 
     @property
     def regions(self) -> int:
@@ -73,10 +74,11 @@ class State:
             self,
             tissue={index: pixels for index, pixels in tissue.items() if pixels},
             by_hand=self.by_hand | named,
-            followed=union([self.followed, *followed.values()]) - named,
+            followed=union([self.followed, *followed.values()]) - named,  # What followed may follow another click
             clicks=(*self.clicks, *clicks),
             left_out=(*self.left_out, *step.left_out),
             steps=(*self.steps, step),
+            changes=(*self.changes, (named, union(followed.values()))),
         )
 
 

@@ -1,8 +1,7 @@
-"""What a person can name: the parts of a region graph, or whole regions of the network's mask."""
+"""Whole regions of the network's mask, which a person can name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,7 +21,7 @@ MOST_OF_IT = 0.5  # A lasso picks what lies inside it with at least this share o
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Parts or regions by number, from 0."""
+    """Regions by number, from 0."""
 
     runs: RunLengths
     of: Ints  # (n,) the unit of each run; negative where nothing is known
@@ -30,7 +29,7 @@ class Units:
 
     @classmethod
     def in_mask(cls, regions: Regions) -> Units:
-        """Regions of a mask of which no region graph is known."""
+        """The connected regions of a mask."""
         return cls(regions.runs, regions.region.astype(np.int64), regions.table.tissue)
 
     @property
@@ -67,13 +66,6 @@ class Units:
         """Its first pixel."""
         row, column = divmod(int(self.first[unit]), self.runs.shape[1])
         return row, column
-
-    def one_each(self, places: Sequence[Place]) -> tuple[Place, ...]:
-        """The first of these places in each unit."""
-        by_unit: dict[int, Place] = {}
-        for place in places:
-            by_unit.setdefault(self.at(place), place)
-        return tuple(by_unit.values())
 
     def pixels_of(self, pixels: PixelSet) -> Ints:
         """(U,) how many of these pixels each has."""

@@ -23,7 +23,7 @@ CORRECTED = "corrected"  # Folder with the files above once more, made from the 
 
 HIDDEN = ".ntrm"
 DONE, FAILED, LOCK = "done.json", "failed.json", "lock"
-REGION_GRAPH, REGION_GRAPH_LOCK, CORRECTIONS_LOCK = "region-graph.npz", "region-graph.lock", "corrections.lock"
+TEXTURE, TEXTURE_LOCK, CORRECTIONS_LOCK = "texture.npz", "texture.lock", "corrections.lock"
 SOURCE = "source.sha256"  # Which version of its objects a slide from object storage was
 PIECES = "pieces.npz"  # Which pixel belongs to which piece
 CORRECTED_LOCK, CORRECTED_NEW, CORRECTED_OLD = "corrected.lock", "corrected-new", "corrected-old"

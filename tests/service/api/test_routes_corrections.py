@@ -53,10 +53,9 @@ def test_whole_regions_are_named_from_the_mask_alone(client, url, results):
     left, top, right, bottom = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
     assert {tuple(point) for point in ring} == {(left, top), (right, top), (right, bottom), (left, bottom)}
     assert mask[int(found["y"]), int(found["x"])] == SCC
-    for body in (click((x, y)), click((x, y), whole_regions=True, spread=True)):
+    for body in (click((x, y), spread=True), click((x, y), whole_regions=True, spread=True)):
         assert error_of(client.post(url, json=body)) == (409, "no_region_graph")
         assert error_of(client.post(f"{url}/preview", json=body)) == (409, "no_region_graph")
-    assert error_of(client.get(f"{url}/part", params={"x": x, "y": y})) == (409, "no_region_graph")
     answer = client.post(url, json=click((x, y), whole_regions=True))
     assert answer.status_code == 201, answer.text
     assert (answer.json()["version"], answer.json()["regions"]) == (1, 1)
@@ -89,9 +88,11 @@ def test_what_follows_is_shown_before_it_is_accepted(client, url, results):
     changed = shown(client, url) != mask
     assert changed.sum() * PIXEL_MM2 == pytest.approx(done["area_mm2"])
     assert changed[int(first["y"]), int(first["x"])]
+    next_ones = client.get(f"{url}/regions").json()
+    assert next_ones["order"] == "doubt and novelty"
+    assert all(each["why"] for each in next_ones["regions"])
 
 
-@pytest.mark.usefixtures("graph")
 def test_regions_to_step_through_say_which_of_them_a_person_has_named(client, url, results):
     found = client.get(f"{url}/regions").json()
     assert found["order"] == "likely errors"
@@ -100,7 +101,9 @@ def test_regions_to_step_through_say_which_of_them_a_person_has_named(client, ur
     client.post(url, json=click((first["x"], first["y"]), "RET"))
     after = client.get(f"{url}/regions").json()
     assert [each["by_hand"] for each in after["regions"]] == [True] + [False] * (len(found["regions"]) - 1)
-    assert sum(each["area_mm2"] for each in after["regions"]) == pytest.approx(results[1].size * PIXEL_MM2)
+    assert sum(each["area_mm2"] for each in after["regions"]) == pytest.approx(
+        (results[1] != NAMES.index("BKG")).sum() * PIXEL_MM2
+    )
 
 
 def test_of_many_at_the_same_moment_one_is_heard_and_all_others_are_told(tmp_path, client, url, sound):

@@ -8,10 +8,8 @@ from tests.service.browser.driving import until, write_slide
 from tests.service.browser.looking import PANE, classes, difference, home_place
 from tests.service.running import Running
 
-from ntrm.correct.engine.parts_engine import PARTS
+from ntrm.correct.engine import ENGINE
 from ntrm.correct.mask import open_mask
-from ntrm.models.predictor import Predictor
-from ntrm.models.registry import load
 from ntrm.segment.batch import segment_slides
 from ntrm.slides.inputs import SlideInput
 
@@ -52,7 +50,7 @@ def write_slides(folder, names):
     document["plan"]["source"] = "0" * 64
     gone.write_text(json.dumps(document))
     ready = shutil.copytree(first, folder / "out" / names[0])
-    PARTS.prepare(open_mask(ready), SlideInput(path, path.name), Predictor(load("bundled"), "cpu"))
+    ENGINE.prepare(open_mask(ready), SlideInput(path, path.name))
     for name in names[1:]:
         shutil.copytree(ready, folder / "out" / name)
 

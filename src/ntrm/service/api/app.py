@@ -191,7 +191,7 @@ def _bug(error: Exception) -> ProblemError:
 
 
 def _conflict(code: str) -> Callable[[NtrmError], ProblemError]:
-    """What a person can mend by looking again, or by waiting for the region graph."""
+    """What a person can mend by looking again, or by waiting for the texture."""
     return lambda it: ProblemError(409, code, it.what, got=it.got, expected=it.expected, hint=it.hint)
 
 

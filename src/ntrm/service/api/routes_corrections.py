@@ -11,7 +11,6 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
 from ntrm.core.io import writing
-from ntrm.core.wording import NO_MODEL
 from ntrm.correct.ask import MOST_POINTS, Ask, Name
 from ntrm.correct.pixels import PixelSet
 from ntrm.correct.slide import SlideCorrections
@@ -63,7 +62,7 @@ class CorrectionsDocument(BaseModel):
     regions: int = Field(description="parts that were named or followed, and drawings")
     area_mm2: float
     graph: Literal["missing", "waiting", "making", "ready", "impossible"] = Field(
-        description="the region graph, without which only whole regions are named, and names are not carried on"
+        description="the texture of the slide, without which names are not carried on"
     )
     graph_progress: float | None
     graph_reason: str | None = Field(description="why it is impossible, or could not be made")
@@ -85,10 +84,12 @@ class PartDocument(BaseModel):
 
 
 class ReviewDocument(BaseModel):
-    """Regions of the network's mask in the order in which a person looks at them."""
+    """Where to look next: places or regions in the order in which a person looks at them."""
 
     version: int
-    order: Literal["likely errors", "area"] = Field(description="`area` until the region graph is there")
+    order: Literal["doubt and novelty", "likely errors"] = Field(
+        description="places that are most worth a click, or regions before the first click or without texture"
+    )
     regions: list[PartDocument] = Field(description=f"at most {MOST_REGIONS}")
 
 
@@ -102,6 +103,13 @@ class ChangeDocument(BaseModel):
     before: dict[str, float] = Field({}, alias="from", description="mm² by what it is called now, the largest first")
 
 
+class TouchedDocument(BaseModel):
+    """What was accepted in an earlier step and would get another name."""
+
+    step: int = Field(description="its number")
+    area_mm2: float
+
+
 class PreviewDocument(BaseModel):
     """What would change."""
 
@@ -111,32 +119,33 @@ class PreviewDocument(BaseModel):
     parts: list[PartDocument] = Field(description=f"that would follow: at most {MOST_PARTS}, the largest first")
     regions: int
     area_mm2: float
+    touched: list[TouchedDocument]
 
 
 @router.get("/corrections")
 def corrections(app_state: Shared, slide: Requested) -> CorrectionsDocument:
-    """The steps so far, their result, and whether the region graph and the corrected files are there."""
+    """The steps so far, their result, and whether texture and corrected files are there."""
     return _document(app_state, slide)
 
 
 @router.post("/corrections/graph", status_code=202)
 def make_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
-    """Have the region graph made from original and model, before the next slide; nothing where it is there."""
+    """Have the texture of the original read, before the next slide; nothing where it is there."""
     current = app_state.corrections_of(slide)
     graph = _graph_state(app_state, slide, current)
     if graph["graph"] == "impossible":
-        raise ProblemError(409, "impossible", "the region graph cannot be made", got=graph["graph_reason"])
+        raise ProblemError(409, "impossible", "the texture cannot be read", got=graph["graph_reason"])
     if graph["graph"] == "missing":
         app_state.store.ask(slide.id, "prepare")
-        app_state.audit.note("region graph", slide.slide_id)
+        app_state.audit.note("texture", slide.slide_id)
     return _document(app_state, slide)
 
 
 @router.delete("/corrections/graph", status_code=202)
 def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
-    """End the making of the region graph; a graph that is there is kept."""
+    """End the reading of the texture; what is there is kept."""
     app_state.store.stop(slide.id, "prepare")
-    app_state.audit.note("cancel region graph", slide.slide_id)
+    app_state.audit.note("cancel texture", slide.slide_id)
     return _document(app_state, slide)
 
 
@@ -144,7 +153,7 @@ def cancel_graph(app_state: Shared, slide: Requested) -> CorrectionsDocument:
 def part(
     app_state: Shared, slide: Requested, x: Coordinate, y: Coordinate, whole_region: WholeRegion = False
 ) -> PartDocument:
-    """The part under a point, in pixels of the full resolution; without a region graph, whole regions alone."""
+    """What a click at a point would name, in pixels of the full resolution."""
     current = app_state.corrections_of(slide)
     part, names = current.part((x, y), whole_region=whole_region), current.mask.schema.names
     inside, shape = current.point(part.place), _shape(current, part.pixels, MOST_POINTS)
@@ -154,16 +163,21 @@ def part(
 
 @router.get("/corrections/regions", response_model_exclude_unset=True)
 def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
-    """Regions of the network's mask in the order in which a person looks at them: likely errors first."""
+    """Where to look next, in the order in which a person does."""
     current = app_state.corrections_of(slide)
-    review, names, version = current.engine.order(current.mask), current.mask.schema.names, current.log.version
-    first, tissue, pixels = (column[:MOST_REGIONS] for column in (review.first, review.tissue, review.pixels))
-    named, shown = current.state().by_hand.holds(first), []
-    for at, index, count, by_hand in zip(*map(np.ndarray.tolist, (first, tissue, pixels, named)), strict=True):
-        x, y = current.point(divmod(at, current.mask.shape[1]))
-        area_mm2 = count * current.pixel_mm2
-        shown.append(PartDocument(x=x, y=y, network_tissue=names[index], area_mm2=area_mm2, by_hand=by_hand))
-    return ReviewDocument(version=version, order=review.order, regions=shown)  # type: ignore[arg-type]
+    found, names = current.suggestions(), current.mask.schema.names
+    first = np.array(
+        [row * current.mask.shape[1] + column for (row, column), *_ in found[:MOST_REGIONS]], dtype=np.int64
+    )
+    named, shown = current.state().by_hand.holds(first).tolist(), []
+    for each, by_hand in zip(found, named, strict=True):
+        (x, y), area_mm2 = current.point(each.place), each.pixels * current.pixel_mm2
+        part = {"x": x, "y": y, "network_tissue": names[each.tissue], "area_mm2": area_mm2, "by_hand": by_hand}
+        shown.append(PartDocument.model_validate(part | ({"why": each.why} if each.why else {})))
+    order: Literal["doubt and novelty", "likely errors"] = (
+        "doubt and novelty" if shown and found[0].why else "likely errors"
+    )
+    return ReviewDocument(version=current.log.version, order=order, regions=shown)
 
 
 @router.post("/corrections/preview", response_model_exclude_unset=True)
@@ -225,7 +239,7 @@ def _document(app_state: AppState, slide: SlideRow) -> CorrectionsDocument:
 
 
 def _graph_state(app_state: AppState, slide: SlideRow, current: SlideCorrections) -> dict[str, Any]:
-    """The state of the region graph, how far it is, and why there is none."""
+    """The state of the texture, how far it is, and why there is none."""
     job, refusal = app_state.store.job(slide.id, "prepare"), app_state.supervisor.refusal
     state, progress, reason = "impossible", None, None
     if current.is_ready:
@@ -236,10 +250,6 @@ def _graph_state(app_state: AppState, slide: SlideRow, current: SlideCorrections
         reason = refusal["what"]
     elif not slide.has_image:
         reason = "the original of this slide is not there"
-    elif current.mask.summary.model is None:
-        reason = NO_MODEL
-    elif app_state.weights_sha256 != current.mask.summary.model.get("sha256"):
-        reason = "the slide was segmented with another model"
     elif job is None:
         state = "missing"
     elif job.status == "failed":
@@ -252,21 +262,22 @@ def _graph_state(app_state: AppState, slide: SlideRow, current: SlideCorrections
 def _preview(app_state: AppState, slide: SlideRow, ask: Name) -> PreviewDocument:
     current = app_state.corrections_of(slide)
     proposal = current.propose(ask)
-    units, names, followed, parts = proposal.units, current.mask.schema.names, [], []
+    names, followed, parts = current.mask.schema.names, [], []
     for index, pixels in sorted(proposal.followed.items()):
-        before = {names[tissue]: mm2 for tissue, mm2 in current.area_by_tissue(pixels, units).items()}
+        before = {names[tissue]: mm2 for tissue, mm2 in current.area_by_tissue(pixels).items()}
         content = _shape(current, pixels, PREVIEW_POINTS // len(proposal.followed)) | {"from": before}
-        content |= {"tissue": names[index], "regions": int((proposal.names == index).sum())}
+        content |= {"tissue": names[index], "regions": sum(each.tissue == index for each in proposal.pieces)}
         followed.append(ChangeDocument.model_validate(content))
-    count = np.bincount(units.of[units.of >= 0], units.runs.length[units.of >= 0], units.count)
-    order = np.argsort(-count[proposal.followers], kind="stable")[:MOST_PARTS]
-    for node, tissue in zip(proposal.followers[order].tolist(), proposal.names[order].tolist(), strict=True):
-        (x, y), network = current.point(units.place(node)), names[int(units.tissue[node])]
-        area_mm2, why = float(count[node]) * current.pixel_mm2, proposal.why(node)
-        part = PartDocument(x=x, y=y, tissue=names[tissue], network_tissue=network, area_mm2=area_mm2, why=why)
-        parts.append(part)
-    named = ChangeDocument(regions=len(proposal.nodes), **_shape(current, proposal.named, MOST_POINTS))
+    shown = proposal.pieces[:MOST_PARTS]
+    for piece, network in zip(shown, current.network_at([each.place for each in shown]), strict=True):
+        (x, y), area_mm2 = current.point(piece.place), piece.pixels * current.pixel_mm2
+        tissue, why = names[piece.tissue], piece.why
+        parts.append(PartDocument(x=x, y=y, tissue=tissue, network_tissue=names[network], area_mm2=area_mm2, why=why))
+    named = ChangeDocument(regions=len(proposal.click.places), **_shape(current, proposal.named, MOST_POINTS))
     whole: dict[str, Any] = {"regions": proposal.regions, "area_mm2": proposal.pixels * current.pixel_mm2}
+    whole["touched"] = [
+        TouchedDocument(step=number, area_mm2=pixels * current.pixel_mm2) for number, pixels in proposal.touched.items()
+    ]
     return PreviewDocument(version=ask.version, named=named, followed=followed, parts=parts, **whole)
 
 

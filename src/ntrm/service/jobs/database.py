@@ -251,7 +251,7 @@ class JobStore:
         return bool(self._do(f"SELECT 1 FROM jobs WHERE {_DUE} LIMIT 1", time.time(), json.dumps(kinds)))
 
     def take(self, worker: str, kinds: Sequence[Kind]) -> Job | None:
-        """The next job for a worker; somebody waits for a region graph."""
+        """The next job for a worker; somebody waits for the texture."""
         now = time.time()
         rows = self._do(
             "UPDATE jobs SET status = 'running', worker = ?, started = ?, due = min(due, ?), progress = 0, "

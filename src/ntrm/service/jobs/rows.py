@@ -16,7 +16,7 @@ Status = Literal["queued", "running", "done", "failed", "cancelled"]
 Origin = Literal["upload", "path", "found"]
 """Where a slide comes from: uploaded, named by a path, or results that were there before."""
 Kind = Literal["segment", "prepare", "correct", "tables"]
-"""What a job does: results of a slide; the region graph, for which somebody waits who corrects it; the files of its
+"""What a job does: results of a slide; the texture, for which somebody waits who corrects it; the files of its
 corrected mask; the tables and the overview of all slides, whose job is of the slide ``""``."""
 NETWORK: tuple[Kind, ...] = ("segment", "prepare")
 LIGHT: tuple[Kind, ...] = ("correct", "tables")  # Jobs for workers that hold the network, and for the one that does not
@@ -24,7 +24,7 @@ UNUSABLE = (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, Re
 """What values of a wrong type or size raise where they are used."""
 GIVEN_UP: dict[Kind, str] = {
     "segment": "the slide could not be segmented",
-    "prepare": "the region graph could not be made",
+    "prepare": "the texture of the slide could not be read",
     "correct": "the files of the corrected mask could not be made",
     "tables": "the tables of all slides could not be written",
 }

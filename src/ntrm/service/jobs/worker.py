@@ -124,8 +124,9 @@ class Worker(Progress):
         return (segmenter.out / slide.slide_id / SUMMARY).stat().st_mtime
 
     def prepare(self) -> None:
-        """Make the region graph of a slide that is done."""
-        from ntrm.correct.engine.parts_engine import PARTS
+        """Read the texture of a slide that is done."""
+        from ntrm.core.devices import choose_device
+        from ntrm.correct.engine import ENGINE
         from ntrm.correct.mask import open_mask
         from ntrm.segment.segmenter import reason_of
 
@@ -133,8 +134,8 @@ class Worker(Progress):
         self._report(0.0, "making", at_once=True)
         try:
             mask = open_mask(segmenter.out / slide.slide_id)
-            mask.check_model(segmenter.run.cells()["model_sha256"])
-            PARTS.prepare(mask, source, segmenter.predictor, self)
+            device = choose_device(self._settings.device) if segmenter.blank else segmenter.predictor.device
+            ENGINE.prepare(mask, source, str(device), self)
         except NtrmError as error:
             code = "refused" if isinstance(error, RefusedError) else "unreadable"
             raise ProblemError(422, code, GIVEN_UP["prepare"], got=reason_of(error, source, slide.slide_id)) from error

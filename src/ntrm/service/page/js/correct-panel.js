@@ -20,9 +20,10 @@ const TOOLS = [
 export const REACH = { least: 0.25, most: 4 };
 const DOUBLINGS = [Math.log2(REACH.least), Math.log2(REACH.most), 0.25];
 
-/** Tissues in the order of their keys: as in the legend, the background last. */
+/** Tissues that a person can name, in the order of their keys: as in the legend, the background last. */
 export const byKey = () =>
-  [...tissues()]
+  tissues()
+    .filter((tissue) => !tissue.unnamed)
     .sort((one, other) => one.background - other.background)
     .map((tissue, index) => ({ ...tissue, key: KEYS[index] ?? "" }));
 

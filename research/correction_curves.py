@@ -128,7 +128,8 @@ def section(kept: Path, name: str) -> tuple[Seen, Truth]:
     seen = ENGINE.seen(open_mask(kept / "results" / name))
     words = next(words for which, words in WORDS.items() if name.startswith(which))
     with np.load(kept / "truth" / f"{name}.npz") as arrays:
-        return seen, Truth.of(arrays["truth"], words, seen.schema)
+        known = np.where(seen.labels == IGNORE, np.uint8(IGNORE), arrays["truth"])
+        return seen, Truth.of(known, words, seen.schema)
 
 
 def names_in(kept: Path, which: str) -> list[str]:

@@ -126,6 +126,8 @@ def next_place(seen: Seen, truth: Truth, state: State, order: str, random: Any) 
         return next((place for place in places if truth.mask[place] != IGNORE), None)
     clicked = state.by_hand.rows(0, *truth.mask.shape)
     wrong = truth.wrong(state.paint(seen.labels), clicked)
+    if seen.sure is None and len({tissue for _, tissue in state.clicks}) == 1:  # The second name is another one
+        wrong[truth.is_right(np.full_like(seen.labels, state.clicks[0][1]))] = 0
     if not wrong.any():
         return None
     return random_place(wrong, random) if order == "random" else middle_of_largest(wrong)

@@ -23,7 +23,7 @@ from ntrm.core.labels import IGNORE, LabelSchema
 from ntrm.core.pixels import block_means
 from ntrm.core.progress import SILENT, Progress
 from ntrm.correct.classifier import Classifier
-from ntrm.correct.learning import Seen, called, examples_of, learn, ranking
+from ntrm.correct.learning import Asked, Seen, called, examples_of, learn, ranking
 from ntrm.correct.log import Place, Stamp, Step, stamp_of
 from ntrm.correct.mask import SlideMask
 from ntrm.correct.pixels import PixelSet, union
@@ -113,7 +113,7 @@ def propose(
     if seen.sure is None and len(classifier.about.named) < 2:
         return Proposal(click, named)  # Everything is of one name until there is a second
     now = after.paint(seen.labels)
-    new = called(seen, now, classifier, asked, click.reach or 1.0)
+    new = called(seen, now, classifier, Asked(asked, click.reach or 1.0, len(after.steps)))
     kept = union([after.by_hand, state.followed - _revised(state, click.places, revise, width)])
     changed = (new != now) & (now != IGNORE) & seen.texture.is_known() & ~kept.rows(0, *now.shape)
     if seen.sure is None and not _glass_is_named(seen, after):
@@ -195,7 +195,7 @@ def _beside(inside: BoolMask) -> BoolMask:
 def suggestions(seen: Seen, state: State) -> list[Suggestion]:
     """Blocks of a slide by doubt times novelty: how close two names are there, and how unlike what was named it is."""
     classifier = learn([(seen, state)])
-    ranked = ranking(seen, classifier, seen.schema.index(classifier.about.named[0]))
+    ranked = ranking(seen, classifier, seen.schema.index(classifier.about.named[0]), len(state.steps))
     step = seen.texture.step
     known = seen.texture.is_known()[::step, ::step] & ~state.by_hand.rows(0, *seen.labels.shape)[::step, ::step]
     examples = examples_of(seen, state).numbers @ seen.texture.basis.T

@@ -131,15 +131,15 @@ class Ranking(NamedTuple):
     behind: Singles  # How far the class that was asked about lies behind the leader
 
 
-def ranking(seen: Seen, classifier: Classifier, asked: int) -> Ranking:
-    """Who leads in a slide after what clicks and its network say."""
+def ranking(seen: Seen, classifier: Classifier, asked: int, steps: int) -> Ranking:
+    """Who leads in a slide after what clicks say and its network, whose word fades with the clicks on this slide."""
     logits, step = classifier.logits(seen.texture), seen.texture.step
     names = classifier.about.classes if seen.sure is not None else classifier.about.named
     shape = seen.texture.values.shape[:2]
     if seen.sure is not None:
         labels, margin = (each[::step, ::step].ravel() for each in (seen.labels, seen.margin))
         known = np.flatnonzero(labels < len(seen.schema))
-        logits[labels[known], known] += np.float32(seen.trust(classifier.about.steps)) * margin[known]
+        logits[labels[known], known] += np.float32(seen.trust(steps)) * margin[known]
     best = np.zeros(logits.shape[1], dtype=np.uint8)
     first, second = (np.full(logits.shape[1], -np.inf, dtype=np.float32) for _ in range(2))
     for index in (seen.schema.index(name) for name in names):
@@ -151,13 +151,22 @@ def ranking(seen: Seen, classifier: Classifier, asked: int) -> Ranking:
     return Ranking(best.reshape(shape), lead.reshape(shape), behind.reshape(shape))
 
 
-def called(seen: Seen, now: Mask, classifier: Classifier, asked: int, reach: float) -> Mask:
+class Asked(NamedTuple):
+    """What a name is to be carried on by."""
+
+    tissue: int
+    reach: float
+    steps: int  # Clicks on the slide so far
+
+
+def called(seen: Seen, now: Mask, classifier: Classifier, click: Asked) -> Mask:
     """(H, W) new names of the pixels that are called ``now``: the leader's where a person gave that name.
 
     Below a reach of 1 the leader must lead by more, beyond it the class that was asked about may lie behind: so the
     followers of a smaller reach are among those of a larger one.
     """
-    ranked, step = ranking(seen, classifier, asked), seen.texture.step
+    (asked, reach, steps), step = click, seen.texture.step
+    ranked = ranking(seen, classifier, asked, steps)
     limit = STRIDE * np.log2(1 / reach)
     follows = np.isin(ranked.best, [seen.schema.index(name) for name in classifier.about.named]) & (ranked.lead > limit)
     beyond = ~follows & (ranked.behind < -limit)

@@ -36,6 +36,7 @@ FINE, COARSE = (1.0,), (1.0, 2.0, 4.0)
 """σ in pixels of these. Larger ones at the finer scale would say again what the coarser one does, at a high price."""
 REACH = 37  # Pixels around a mask pixel that its numbers depend on
 TILE = 128  # Side of what is read at once, in pixels of the mask
+GLASS = 0.06  # Mean optical density up to which a pixel is glass: what a network calls tissue must not set the scale
 COMPONENTS = 32
 SMOOTH = 1.5  # σ in pixels of the mask
 MOST_PIXELS = 2**21
@@ -210,7 +211,8 @@ def read_texture(
     made = thread_map(numbers, here, most_threads() if device == "cpu" else 2)
     for (top, left), values in progress.track(zip(here, made, strict=True), len(here), "texture"):
         known[top // TILE, left // TILE] = True
-        own = values[tissue[top : top + TILE, left : left + TILE]].astype(np.float64)
+        dense = values[..., :3].mean(axis=2) > GLASS
+        own = values[dense & tissue[top : top + TILE, left : left + TILE]].astype(np.float64)
         count, total, products = count + len(own), total + own.sum(axis=0), products + own.T @ own
         small = block_means(values, (step, step))
         raw[top // step :, left // step :][: small.shape[0], : small.shape[1]] = small

@@ -10,8 +10,10 @@ def skin():
 
 
 @pytest.fixture(scope="session")
-def predictor(by_colour):
-    return Predictor(small.make_network(), "cpu", batch=8)
+def predictor():
+    with pytest.MonkeyPatch.context() as patch:
+        small.register(patch)
+        return Predictor(small.make_network(), "cpu", batch=8)
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +21,7 @@ def reference():
     return small.skin_reference()
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def by_colour():
     """The network ``by-colour`` can be created."""
     with pytest.MonkeyPatch.context() as patch:

@@ -12,9 +12,10 @@ from tests.service.correcting import EPI, click, middle_of
 from tests.service.planted import BOMBS, PLANTS, SECRET, nobody_waits
 from tests.service.small import serving, settings_of
 
-from ntrm.core.errors import NtrmError
+from ntrm.core.errors import DataError, NtrmError
 from ntrm.correct.folder import FolderCorrections
 from ntrm.report.slide_overview import remake_reports
+from ntrm.results.paths import RUN
 from ntrm.results.tables import read_results
 from ntrm.segment.batch import segment_slides
 from ntrm.segment.options import Options
@@ -71,7 +72,12 @@ def planted(request, tmp_path, shown, secret, gs):
 
 def test_the_service_shows_a_planted_folder(planted, results, model):
     path, mask = results
-    with serving(settings_of(planted, model, roots=(path.parent,))) as client:
+    settings = settings_of(planted, model, roots=(path.parent,))
+    if (planted / RUN).is_symlink() or not (planted / RUN).is_file():
+        with pytest.raises(DataError, match=f"cannot read .*{RUN}"), serving(settings):
+            pass
+        return
+    with serving(settings) as client:
         for slide in client.get("/v1/slides").json()["slides"]:
             url = f"/v1/slides/{slide['id']}"
             body = click(middle_of(mask, EPI), whole_regions=True)

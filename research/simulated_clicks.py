@@ -88,7 +88,7 @@ class Truth:
     def is_right(self, labels: Mask) -> NDArray[np.bool_]:
         """(H, W) where it is known that the class is right."""
         known = self.mask != IGNORE
-        return known & self.right[np.where(known, self.mask, 0), labels]
+        return known & self.right[np.where(known, self.mask, 0), np.minimum(labels, self.right.shape[1] - 1)]
 
     def wrong(self, labels: Mask, clicked: NDArray[np.bool_]) -> Mask:
         """(H, W) true tissue of wrong pixels that nobody named, from 1; 0 elsewhere."""

@@ -171,7 +171,8 @@ def texture_at(pixels: Bytes, sigmas: Sequence[float], zoom: int, rim: int, devi
     for values in filtered(density, sigmas, blur):
         own = values[..., cut, cut]
         height, width = own.shape[1] // zoom, own.shape[2] // zoom
-        means.append(own.reshape(3, height, zoom, width, zoom).mean((2, 4)))
+        rows = own.reshape(3, height, zoom, width * zoom).mean(2)  # Rows first, which is much quicker
+        means.append(rows.reshape(3, height, width, zoom).mean(3))
     stacked = np.stack([np.asarray(each if device == "cpu" else each.cpu().numpy()) for each in means])
     return np.ascontiguousarray(stacked.reshape(-1, *stacked.shape[2:]).transpose(1, 2, 0))
 

@@ -127,7 +127,7 @@ PLANTS: tuple[tuple[str, Callable[[Path, Path], None]], ...] = (
     ("PostScript as slide.jpg", written("slide/slide.jpg", lambda: b"%!PS\n(x) run\n")),
     ("huge PNG as slide.jpg", written("slide/slide.jpg", png_bomb)),
     ("pipe as done.json", a_pipe),
-    ("npz bomb", written("slide/.ntrm/region-graph.npz", unpacking_arrays)),
+    ("npz bomb", written("slide/.ntrm/texture.npz", unpacking_arrays)),
     ("300,000 corrections", many_corrections),
     ("names and surrogates", strange_names),
 )  # fmt: skip

@@ -5,7 +5,6 @@ import pytest
 from tests.evaluation.small import NAMES, ByColour
 from tests.segment.small import paint, write_slide
 
-from ntrm.cli import tour
 from ntrm.cli.tour import find_mistake, write_foreign
 from ntrm.core.mpp import Resolution
 from ntrm.correct.engine import seen_in
@@ -16,16 +15,15 @@ from ntrm.segment.batch import segment_slides
 
 
 @pytest.fixture
-def slide(tmp_path, monkeypatch, quick_readers):
+def slide(tmp_path, quick_readers):
     """What is painted on a slide, its file, and its results by a network that names what it sees."""
-    monkeypatch.setattr(tour, "load", lambda _source: ByColour())
     painted = paint(np.random.default_rng(0))
     file = write_slide(tmp_path / "slides" / "a.tif", painted)
     segment_slides([file], out=tmp_path / "out", model=ByColour(), device="cpu", tissue_mask=False)
     return painted, file, tmp_path / "out"
 
 
-def test_a_wrong_region_is_named_and_the_graph_of_its_slide_is_kept(slide):
+def test_a_wrong_region_is_named_and_the_texture_of_its_slide_is_kept(slide):
     painted, file, out = slide
     truth = np.where(painted == NAMES.index("SCC"), NAMES.index("RET"), painted).astype(np.uint8)
     found = find_mistake(out, "a", file, truth)

@@ -1,5 +1,7 @@
 """The regression: its optimum by the gradient and by random steps, and a click model that is kept and read safely."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -58,7 +60,8 @@ def test_a_click_model_is_kept_and_read(tmp_path):
     weights = np.random.default_rng(0).normal(size=(2, numbers_of((7, 3)) + 1))
     Classifier(ABOUT, weights).save(tmp_path / "clicks.safetensors")
     again = load_classifier(tmp_path / "clicks.safetensors")
-    assert again.about == ABOUT
+    assert replace(again.about, when="") == ABOUT
+    assert again.about.when
     np.testing.assert_array_equal(again.weights, weights)
 
 

@@ -13,8 +13,9 @@ clicks: it helps the first few, and hurts after ten. L2 of λ = .05 on w and a t
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -87,7 +88,8 @@ class Classifier:
         """Keep it as a click model: one file of tensors, with what it was learned from as JSON in its header."""
         from safetensors.numpy import save
 
-        about = json.dumps(asdict(self.about), ensure_ascii=False)
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        about = json.dumps(asdict(replace(self.about, when=when)), ensure_ascii=False)
         write_bytes(path, save({"weights": self.weights}, metadata={"clicks": about}))
 
 
@@ -105,7 +107,7 @@ def load_classifier(path: Path) -> Classifier:
         if not np.isfinite(weights).all() or not {*about.named} <= {*about.classes}:
             raise ValueError("weights or classes that are none")
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        hint = "make it again with `ntrm correct OUT --click-model FILE`"
+        hint = "learn it again from the slides that were clicked on"
         raise DataError(f"{path} is no click model", got=error, hint=hint) from error
     return Classifier(about, weights)
 

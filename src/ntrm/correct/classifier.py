@@ -73,8 +73,8 @@ class Classifier:
     about: About
     weights: Floats
 
-    def logits(self, texture: Texture) -> NDArray[np.float32]:
-        """(K, h·w) of what clicks say about the pixels of a slide that have features."""
+    def logits(self, texture: Texture, part: slice) -> NDArray[np.float32]:
+        """(K, n) of what clicks say about some of the h·w pixels of a slide that have features."""
         if texture.zooms != self.about.zooms:
             raise RefusedError(
                 "the slide has other resolutions than those that were clicked on",
@@ -82,7 +82,7 @@ class Classifier:
                 expected=" and ".join(map(str, self.about.zooms)),
             )
         own = (self.weights[:, :-1] @ texture.basis.T).astype(np.float32)  # (K, C)
-        return np.asarray(own @ texture.singles.T + self.weights[:, -1:].astype(np.float32))
+        return np.asarray(own @ texture.singles[part].T + self.weights[:, -1:].astype(np.float32))
 
     def save(self, path: Path) -> None:
         """Keep it as a click model: one file of tensors, with what it was learned from as JSON in its header."""

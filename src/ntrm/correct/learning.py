@@ -6,15 +6,17 @@ slides that are familiar to the network its word counts in full and does not fad
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from ntrm.core.arrays import Bytes, Floats, Ints, Singles
 from ntrm.core.labels import IGNORE, LabelSchema, Mask
+from ntrm.core.threads import thread_map
 from ntrm.correct.classifier import WORD, About, Classifier, Examples, fitted, trust_after
 from ntrm.correct.pixels import PixelSet
 from ntrm.correct.state import State
@@ -24,6 +26,7 @@ MOST_OF_STEP = 200  # Pixels of a lasso or a drawing that are examples, evenly c
 ANCHORS, SURE = 30, 0.6  # Pixels of a class that the network's word stands for, where it is as sure as this
 LEAST = 0.01  # Probability below which all are alike
 TRUSTED = 2.0  # What the network's word counts on slides that are familiar to it
+PART = 2**15  # Pixels that are ranked at once
 STRIDE = 1.5  # Logits by which a leader must lead more where the reach is halved
 
 
@@ -39,7 +42,7 @@ class Seen:
     sure: Singles | None  # (H, W) confidence of the network; None where there is none
     trusted: bool = False  # Whether the slide is familiar to the network
 
-    @property
+    @cached_property
     def margin(self) -> Singles:
         """(H, W) by what the network's name leads before all others, as a difference of log-probabilities."""
         if self.sure is None:
@@ -133,21 +136,26 @@ class Ranking(NamedTuple):
 
 def ranking(seen: Seen, classifier: Classifier, asked: int, steps: int) -> Ranking:
     """Who leads in a slide after what clicks say and its network, whose word fades with the clicks on this slide."""
-    logits, step = classifier.logits(seen.texture), seen.texture.step
+    step, shape = seen.texture.step, seen.texture.values.shape[:2]
     names = classifier.about.classes if seen.sure is not None else classifier.about.named
-    shape = seen.texture.values.shape[:2]
-    if seen.sure is not None:
-        labels, margin = (each[::step, ::step].ravel() for each in (seen.labels, seen.margin))
-        known = np.flatnonzero(labels < len(seen.schema))
-        logits[labels[known], known] += np.float32(seen.trust(steps)) * margin[known]
-    best = np.zeros(logits.shape[1], dtype=np.uint8)
-    first, second = (np.full(logits.shape[1], -np.inf, dtype=np.float32) for _ in range(2))
-    for index in (seen.schema.index(name) for name in names):
-        leads = logits[index] > first
-        np.maximum(second, np.minimum(first, logits[index]), out=second)
-        np.maximum(first, logits[index], out=first)
-        best[leads] = index
-    lead, behind = first - second, first - logits[asked]
+    labels, margin = (each[::step, ::step].ravel() for each in (seen.labels, seen.margin))
+    trust = np.float32(seen.trust(steps))
+    best = np.zeros(len(labels), dtype=np.uint8)
+    lead, behind = (np.zeros(len(labels), dtype=np.float32) for _ in range(2))
+
+    def rank(part: slice) -> None:
+        logits, own = classifier.logits(seen.texture, part), labels[part]
+        known = np.flatnonzero(own < len(seen.schema))
+        logits[own[known], known] += trust * margin[part][known]
+        first, second = (np.full(len(own), -np.inf, dtype=np.float32) for _ in range(2))
+        for index in (seen.schema.index(name) for name in names):
+            best[part][logits[index] > first] = index
+            np.maximum(second, np.minimum(first, logits[index]), out=second)
+            np.maximum(first, logits[index], out=first)
+        lead[part], behind[part] = first - second, first - logits[asked]
+
+    # Parts that stay in the processor's cache.
+    deque(thread_map(rank, [slice(at, at + PART) for at in range(0, len(labels), PART)]), 0)
     return Ranking(best.reshape(shape), lead.reshape(shape), behind.reshape(shape))
 
 

@@ -30,6 +30,7 @@ SLOW = (
     "service/browser/test_correct_view.py",
     "service/browser/test_correct_keys.py",
     "service/browser/test_familiarity_view.py",
+    "service/browser/test_annotate_view.py",
     "training/test_resume.py",
     "cli/test_demo.py",
 )

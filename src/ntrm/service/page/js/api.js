@@ -72,6 +72,7 @@ const sending = (document) => ({
 const of = (id, rest = "") => `/v1/slides/${encodeURIComponent(id)}${rest}`;
 
 export const about = () => json("/v1/about");
+export const changeClass = (wanted) => json("/v1/classes", sending(wanted));
 export const slides = async () => (await json("/v1/slides")).slides;
 export const slide = (id, signal) => json(of(id), { signal });
 export const summary = (id) => json(of(id, "/summary"));

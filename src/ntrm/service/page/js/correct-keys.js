@@ -1,6 +1,6 @@
 // Shortcuts of the mode "Correct". They come before those of the view, and only count while the mode is on.
 
-import { byKey, REACH } from "./correct-panel.js";
+import { byKey, KEYS, REACH } from "./correct-panel.js";
 import { WIDTHS } from "./correct-strokes.js";
 import { arrows, shortcuts } from "./keyboard.js";
 
@@ -11,10 +11,13 @@ const clamp = (value, { least, most }) => Math.min(most, Math.max(least, value))
 export function correctBindings(view) {
   const { correct, stage } = view;
   const { settings, choice, stroke, writer } = correct;
+  const name = ({ key }) => {
+    const tissue = byKey().find((each) => each.key === key);
+    if (tissue) correct.name(tissue.name);
+  };
   const tool = (name) => () => correct.set({ tool: name });
   const undo = () => writer.undo();
   const redo = () => writer.redo();
-  const named = byKey().filter((tissue) => tissue.key);
   const further = (sign) => () => {
     if (settings.tool === "brush") correct.set({ width: clamp(settings.width + 10 * sign, WIDTHS) });
     else correct.set({ reach: clamp(settings.reach * 2 ** (sign / 4), REACH) });
@@ -47,10 +50,10 @@ export function correctBindings(view) {
     "Correct",
     [
       [
-        named.map((tissue) => tissue.key),
+        KEYS,
         "Name what is picked or under the pointer",
-        (event) => correct.name(named.find((tissue) => tissue.key === event.key).name),
-        { shown: ["1", "…", ...named.slice(8, 12).map((tissue) => tissue.key)] },
+        name,
+        { shown: ["1", "…", ...byKey().slice(8, 12).map((tissue) => tissue.key)] },
       ],
       ["n", "The next region, likely errors first; next part that would follow", () => correct.step(1)],
       ["p", "The previous one", () => correct.step(-1)],

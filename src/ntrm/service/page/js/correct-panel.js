@@ -2,14 +2,15 @@
 
 import { html } from "../vendor/preact/preact.min.js";
 import { ChoiceBox } from "./correct-box.js";
+import { TissueForm } from "./correct-classes.js";
 import { WIDTHS } from "./correct-strokes.js";
-import { capital, resultWords, stepWords } from "./correct-words.js";
+import { capital, NOTHING_NAMED, resultWords, stepWords } from "./correct-words.js";
 import { moment } from "./format.js";
 import { colourOf, Dot, tissues } from "./palette.js";
-import { change, prefs } from "./state.js";
-import { Button, IconButton, PanelHead, Progress, Segments, Slider, Tick } from "./ui.js";
+import { change, isFromNothing, prefs, useObserved } from "./state.js";
+import { Button, classNames, Icon, IconButton, PanelHead, Progress, Segments, Slider, Tick } from "./ui.js";
 
-const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "q", "y", "h", "j"];
+export const KEYS = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "q", "y", "h", "j"];
 const TOOLS = [
   { key: "pick", text: "Pick", title: "Click parts; Shift adds (v)" },
   { key: "lasso", text: "Lasso", title: "Draw around parts (a)" },
@@ -27,14 +28,19 @@ export const byKey = () =>
     .sort((one, other) => one.background - other.background)
     .map((tissue, index) => ({ ...tissue, key: KEYS[index] ?? "" }));
 
+const INTRODUCED =
+  "Pick a part of the slide and name its tissue. Similar parts can follow. The network's result is kept.";
+
 export function CorrectPanel({ view: { correct } }) {
   const { isOn } = correct;
   return html`<section class="correct">
     <div class="correct-intro" hidden=${isOn}>
       <p class="muted">
-        Pick a part of the slide and name its tissue. Similar parts can follow. The network's result is kept.
+        ${isFromNothing() ? NOTHING_NAMED : INTRODUCED}
       </p>
-      <${Button} kind="primary" onClick=${() => correct.toggle()}>Correct this slide</${Button}>
+      <${Button} kind="primary" onClick=${() => correct.toggle()}>
+        ${isFromNothing() ? "Name its tissues" : "Correct this slide"}
+      </${Button}>
     </div>
     <div class="correct-work" hidden=${!isOn}>
       <${GraphState} correct=${correct} />
@@ -71,20 +77,32 @@ function Tools({ correct, correct: { settings, store } }) {
 
 /** All tissues as buttons with their keys. */
 function Names({ correct, correct: { choice, settings } }) {
+  const form = useObserved({ of: null }); // the index of the tissue that is changed, or "new"
   const chosen = choice.name ?? settings.brush;
-  return html`<div class="names" role="group" aria-label="Name it">
-    ${byKey().map(
-      ({ name, title, key }) =>
-        html`<button key=${name} type="button" title=${key ? `${title}, key ${key}` : title} data-name=${name}
-          aria-pressed=${name === chosen} onClick=${() => correct.nameFromList(name)}>
-          <kbd aria-hidden="true">${key}</kbd>
-          <span class="dot" style=${{ background: colourOf(name) }} />
-          <span class="short">${name}</span>
-          ${name !== title && html`<span class="title">${title}</span>`}
-        </button>`,
-    )}
+  const edit = (of) => () => change(form, { of });
+  return html`<div class=${classNames("names", { open: isFromNothing() })} role="group" aria-label="Name it">
+    ${byKey().map((tissue) => {
+      const { index, name } = tissue;
+      return form.of === index
+        ? html`<${TissueForm} key=${index} ...${{ tissue, correct }} close=${edit(null)} />`
+        : html`<${Name} key=${index} ...${{ tissue, correct }} isChosen=${name === chosen} edit=${edit(index)} />`;
+    })}
+    ${form.of === "new" && html`<${TissueForm} key="new" correct=${correct} close=${edit(null)} />`}
+    ${isFromNothing() && form.of !== "new" &&
+      html`<${Button} key="add" kind="small add" onClick=${edit("new")}><${Icon} name="plus" />Tissue</${Button}>`}
   </div>`;
 }
+
+const Name = ({ tissue: { name, title, key, background }, correct, isChosen, edit }) =>
+  html`<button type="button" title=${key ? `${title}, key ${key}` : title} data-name=${name} aria-pressed=${isChosen}
+      onClick=${() => correct.nameFromList(name)}>
+      <kbd aria-hidden="true">${key}</kbd>
+      <span class="dot" style=${{ background: colourOf(name) }} />
+      <span class="short">${name}</span>
+      ${name !== title && html`<span class="title">${title}</span>`}
+    </button>
+    ${isFromNothing() && !background &&
+      html`<${IconButton} name="correct" label=${`Name and colour of ${name}`} onClick=${edit} />`}`;
 
 const MEANWHILE = "You can name whole regions and use brush and dividing line, but nothing follows";
 
@@ -129,7 +147,7 @@ function History({ correct: { store, writer } }) {
       <${IconButton} name="redo" label="Redo (Shift z)" disabled=${!document?.redo} onClick=${() => writer.redo()} />
     </${PanelHead}>
     <p class="small muted" hidden=${!note}>${note}</p>
-    <p class="small muted" hidden=${steps.length > 0}>Nothing was corrected.</p>
+    <p class="small muted" hidden=${steps.length > 0}>${isFromNothing() ? NOTHING_NAMED : "Nothing was corrected."}</p>
     <ol class="steps">
       ${steps
         .reverse()

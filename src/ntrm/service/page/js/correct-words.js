@@ -5,6 +5,8 @@ import { area, count } from "./format.js";
 import { Dot, titleOf } from "./palette.js";
 import { isFromNothing, page } from "./state.js";
 
+export const NOTHING_NAMED = "Nothing is named yet: choose a tissue and click or brush.";
+
 /** A part or region in one line, for the readout beside the pointer. */
 export const partLine = (part, reason = "") =>
   html`<${Dot} of=${part.tissue} />

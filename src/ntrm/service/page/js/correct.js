@@ -9,7 +9,7 @@ import { lastStep, partLine, partText, refusalWords, stepWords } from "./correct
 import { CorrectionWriter } from "./correct-writer.js";
 import { colourOf, titleOf } from "./palette.js";
 import { Hover } from "./region.js";
-import { change, observe } from "./state.js";
+import { change, isFromNothing, observe } from "./state.js";
 import { say } from "./ui.js";
 
 const SETTLES = 450; // ms until the slide stands still after a key has moved it
@@ -122,7 +122,7 @@ export class Correct {
       this.stroke.drop();
       this.choice.choose();
       this.hush();
-      if (!store.active.length && view.layer === "corrected") view.set({ layer: "tissue" });
+      if (!isFromNothing() && !store.active.length && view.layer === "corrected") view.set({ layer: "tissue" });
       say("Correcting has ended.");
     }
   }

@@ -6,8 +6,8 @@ import { pathOf, screenMatrix } from "./drawing.js";
 import { unlikeWords } from "./familiarity.js";
 import { scaleBar } from "./geometry.js";
 import { Graph } from "./graph.js";
-import { amountsOf, inLegend } from "./layer-panel.js";
-import { colourOf } from "./palette.js";
+import { amountsOf } from "./layer-panel.js";
+import { colourOf, inLegend } from "./palette.js";
 import { graphShown } from "./relations.js";
 import { CLASSES } from "./view-paint.js";
 

@@ -1,10 +1,10 @@
 // Which layer lies over the slide, the comparison of two versions, and the legend: which tissues, and how much of each.
 
 import { html } from "../vendor/preact/preact.min.js";
-import { capital, correctedWords } from "./correct-words.js";
+import { capital, correctedWords, NOTHING_NAMED } from "./correct-words.js";
 import { area, share } from "./format.js";
-import { colourOf, tissues } from "./palette.js";
-import { isSafe } from "./state.js";
+import { colourOf, inLegend } from "./palette.js";
+import { isFromNothing, isSafe } from "./state.js";
 import { Button, PanelHead, Segments, Slider } from "./ui.js";
 
 const LAYERS = {
@@ -34,9 +34,20 @@ export const PAIRS = {
   },
 };
 
+/** Where there is no network, the slide as it is stands beside what was named. */
+const BARE = {
+  layers: ["none", "corrected"],
+  words: ["Slide", "Named"],
+  note: "Slide: as it is. Named: with the tissues that were named.",
+};
+export const pairOf = (version) => (isFromNothing() ? BARE : PAIRS[version]);
+
 const NOTES = {
   tissue: (store) => (store.active.length ? "The network's result, without corrections." : ""),
-  corrected: (store) => (store.active.length ? `${capital(correctedWords(store))}.` : "No corrections yet."),
+  corrected(store) {
+    if (store.active.length) return `${capital(correctedWords(store))}.`;
+    return isFromNothing() ? NOTHING_NAMED : "No corrections yet.";
+  },
   coarse: () => "What the network's coarse head predicted.",
   improvement() {
     const [good, bad] = isSafe() ? ["blue", "orange"] : ["green", "red"];
@@ -45,23 +56,24 @@ const NOTES = {
 };
 
 export const hasLayer = ({ geometry }, layer) => ALWAYS.includes(layer) || geometry.layers.includes(layer);
-export const canCompare = (view) => hasLayer(view, PAIRS[view.version].layers[0]);
+export const canCompare = (view) => hasLayer(view, pairOf(view.version).layers[0]);
 
 export function Layers({ view }) {
   const { store, layer, compare, version } = view;
   const layers = Object.entries(LAYERS)
-    .filter(([key]) => hasLayer(view, key) || EXPLAINED.includes(key))
+    .filter(([key]) => (isFromNothing() ? ALWAYS : [...view.geometry.layers, ...ALWAYS, ...EXPLAINED]).includes(key))
     .map(([key, text]) => {
       const disabled = !hasLayer(view, key);
-      const hidden = key === "corrected" && !store.active.length && layer !== "corrected";
-      return { key, text, disabled, hidden, title: disabled ? WHY : "" };
+      const hidden = key === "corrected" && !isFromNothing() && !store.active.length && layer !== "corrected";
+      const name = key === "corrected" && isFromNothing() ? LAYERS.tissue : text;
+      return { key, text: name, disabled, hidden, title: disabled ? WHY : "" };
     });
   const modes = Object.entries(COMPARE).map(([key, text]) => {
     const disabled = key !== "off" && !canCompare(view);
     return { key, text, disabled, title: disabled ? WHY : "" };
   });
   const percent = Math.round(view.opacity * 100);
-  const note = compare === "off" ? (NOTES[layer]?.(store) ?? "") : PAIRS[version].note;
+  const note = compare === "off" ? (NOTES[layer]?.(store) ?? "") : pairOf(version).note;
   return html`<section class="layers">
     <${Segments} label="Layer" choices=${layers} value=${layer}
       onPick=${(key) => view.set({ layer: key, compare: key in PAIRS ? compare : "off" })} />
@@ -76,9 +88,6 @@ export function Layers({ view }) {
     <div class="ramp small muted" hidden=${layer !== "confidence"}>unsure<span />sure</div>
   </section>`;
 }
-
-/** Tissues of the legend, in the order of their keys. */
-export const inLegend = () => tissues().filter((tissue) => !tissue.background);
 
 export function toggleTissue(view, name) {
   const hidden = new Set(view.hidden);
@@ -113,7 +122,7 @@ export function Legend({ view }) {
     <ul class="legend" aria-label="Tissues">
       ${shown.map(
         (tissue, index) =>
-          html`<${LegendRow} key=${tissue.name} ...${{ tissue, index, view, amounts, solo }} />`,
+          html`<${LegendRow} key=${tissue.index} ...${{ tissue, index, view, amounts, solo }} />`,
       )}
     </ul>
   </section>`;

@@ -10,6 +10,13 @@ const byName = computed(() => new Map(classes.value.map((tissue) => [tissue.name
 
 export const tissues = () => classes.value;
 export const tissueNamed = (name) => byName.value.get(name);
+/** Tissues of the legend, in the order of their keys; what has no name yet comes last. */
+export const inLegend = () =>
+  tissues()
+    .filter((tissue) => !tissue.background)
+    .sort((one, other) => one.unnamed - other.unnamed);
+/** What tissue is called that nobody has named yet; undefined where a model has named all. */
+export const unnamed = () => tissues().find((tissue) => tissue.unnamed)?.name;
 export const titleOf = (name) => tissueNamed(name)?.title ?? name;
 
 /** The colour of a tissue under the chosen palette. */

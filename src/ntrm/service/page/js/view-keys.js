@@ -1,7 +1,8 @@
 // Shortcuts of the slide view.
 
 import { arrows, shortcuts } from "./keyboard.js";
-import { canCompare, hasLayer, inLegend, toggleTissue } from "./layer-panel.js";
+import { canCompare, hasLayer, toggleTissue } from "./layer-panel.js";
+import { inLegend } from "./palette.js";
 import { clearRegion, outlineOf } from "./region.js";
 
 const STEP = 0.12;

@@ -1,16 +1,15 @@
 // Which tiles lie over the slide: from the state of the view to the layers of a viewer.
 
-import { tissueNamed } from "./palette.js";
+import { inLegend, tissueNamed, unnamed } from "./palette.js";
 import { isSafe } from "./state.js";
 
 const DIMMED = 0.35;
 /** Layers whose pixels are tissues. */
 export const CLASSES = ["tissue", "coarse", "corrected"];
 
-const indexOf = (name) => tissueNamed(name).index;
 const numbers = (names) =>
-  [...names]
-    .map(indexOf)
+  names
+    .flatMap((name) => tissueNamed(name)?.index ?? []) // results that are still being written may have older names
     .sort((a, b) => a - b)
     .join(",");
 
@@ -48,10 +47,15 @@ const versionOf = ({ store, geometry }, corrected) =>
 /** What the tiles of a layer of tissues depend on; only what differs from the default. */
 function queryOf(view, corrected) {
   const { highlight, hidden } = view;
+  // Tissue without a name is only drawn where it is asked for; that is no reason to ask for other tiles.
+  const showsUnnamed = unnamed() && !hidden.has(unnamed());
+  const names = inLegend().map((tissue) => tissue.name);
+  const off = names.filter((name) => hidden.has(name) && name !== unnamed());
   const parts = new URLSearchParams(versionOf(view, corrected));
   if (isSafe()) parts.set("palette", "safe");
-  if (highlight?.kind === "tissue") parts.set("only", indexOf(highlight.name));
+  if (highlight?.kind === "tissue") parts.set("only", numbers([highlight.name]));
   else if (highlight) parts.set("only", numbers([highlight.a, highlight.b]));
-  else if (hidden.size) parts.set("hide", numbers(hidden));
+  else if (showsUnnamed) parts.set("only", numbers(names.filter((name) => !hidden.has(name))));
+  else if (off.length) parts.set("hide", numbers(off));
   return parts.toString().replaceAll("%2C", ",");
 }

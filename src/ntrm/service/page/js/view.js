@@ -5,11 +5,12 @@ import * as api from "./api.js";
 import { Correct } from "./correct.js";
 import { CorrectionStore } from "./correct-store.js";
 import { boxToSlide, geometryOf, ringOf } from "./geometry.js";
-import { PAIRS } from "./layer-panel.js";
+import { pairOf, PAIRS } from "./layer-panel.js";
 import { measureLines, uprightOf } from "./measures.js";
+import { tissues, unnamed } from "./palette.js";
 import { followVersion, Hover, outlineOf, readingLine, readRegion } from "./region.js";
 import { windowsShown } from "./relations.js";
-import { change, observe, VIEW } from "./state.js";
+import { change, isFromNothing, observe, page, VIEW } from "./state.js";
 import { Stage } from "./stage.js";
 import { say } from "./ui.js";
 import { paintOf, show } from "./view-paint.js";
@@ -33,7 +34,10 @@ class View {
     Object.assign(this, { id: slide.id, slide, summary, graph, store, geometry });
     Object.assign(this, { asked: null, isClosed: false, effects: [] });
     observe(this, VIEW);
-    if (store.active.length) this.set({ layer: "corrected" });
+    observe(geometry, { revision: geometry.revision }); // another one once a tissue has another name or colour
+    this.hidden = new Set([unnamed()].filter(Boolean));
+    if (isFromNothing() || store.active.length) this.set({ layer: "corrected" });
+    if (isFromNothing() && !store.active.length) this.tab = "correct";
     this.pieces = summary.pieces.map((piece) => piece.number);
     this.stage = new Stage(slide.id, geometry, this.pointer());
     this.hover = new Hover(
@@ -64,6 +68,21 @@ class View {
       Object.assign(this, changes);
       if (this.layer in PAIRS) this.version = this.layer;
     });
+  }
+
+  /** Takes the classes as they are now; the one with this index may have been renamed. */
+  async takeClasses(classes, index) {
+    const before = tissues().find((tissue) => tissue.index === index)?.name;
+    const renamed = (name) => (name && name === before ? classes[index].name : name);
+    const { choice, settings } = this.correct;
+    batch(() => {
+      page.about = { ...page.about, classes };
+      this.set({ hidden: new Set([...this.hidden].map(renamed)), highlight: null });
+      change(settings, { brush: renamed(settings.brush) });
+    });
+    await this.store.refresh();
+    this.geometry.revision = (await api.tiles(this.id)).revision;
+    if (choice.name) choice.call(renamed(choice.name));
   }
 
   get isCorrected() {
@@ -105,7 +124,7 @@ class View {
   /** Which tiles lie over the slide, in one viewer or in both. */
   paint() {
     const { compare, version, layer } = this;
-    const { layers, words } = PAIRS[version];
+    const { layers, words } = pairOf(version);
     const [alone, ...both] = [layer, ...layers].map((each) => paintOf(this, each));
     this.plan = { alone, both, isCorrected: layer === "corrected" };
     untracked(() => this.carryOut(compare, words));

@@ -18,10 +18,12 @@ const FEW = 40;
 export function ChoiceBox({ correct }) {
   const { choice, message } = correct;
   const follows = followWords(choice);
+  const touched = touchedWords(choice);
   const key = (text) => html`<kbd aria-hidden="true">${text}</kbd>`;
   return html`<div class="choice-box">
     <p class="chosen"><${Chosen} correct=${correct} /></p>
     <p class="follows" role="status" hidden=${!follows}>${follows}</p>
+    <p class="touched" hidden=${!touched}>${touched}</p>
     <ul class="small groups">${(choice.preview?.followed ?? []).map(drawGroup)}</ul>
     <div class="choice-buttons" hidden=${choice.isEmpty}>
       <${Button} kind="primary small" hidden=${!choice.name} disabled=${choice.isAsking}
@@ -98,6 +100,12 @@ function followWords(choice) {
   const out = choice.out.length ? ` ${count(choice.out.length, "part")} excluded.` : "";
   if (!regions) return `Nothing else would follow.${out}`;
   return `${count(regions, "other part")} would follow, ${area(mm2)}.${out}`;
+}
+
+/** What was accepted before and would get another name, by the steps in which that was. */
+function touchedWords({ preview }) {
+  const touched = (preview?.touched ?? []).map(({ step, area_mm2: mm2 }) => `step ${step} (${area(mm2)})`);
+  return touched.length ? `This changes what was accepted in ${touched.join(", ")}.` : "";
 }
 
 function drawGroup({ tissue, from, area_mm2: mm2 }) {

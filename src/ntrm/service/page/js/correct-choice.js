@@ -156,6 +156,7 @@ export class Choice {
       whole_regions: this.parts[0]?.whole ?? this.takesWhole,
       spread: this.spreads,
       reach: this.settings.reach,
+      revise: this.settings.revise ? "all" : "clicked",
       left_out: this.out.map(({ x, y }) => [x, y]),
       by: prefs.initials || null,
     };

@@ -1,6 +1,6 @@
 // Tissues of a folder without a model: people add them here, and give them other names and colours.
 
-import { html, useEffect, useRef } from "../vendor/preact/preact.min.js";
+import { html, useLayoutEffect, useRef } from "../vendor/preact/preact.min.js";
 import * as api from "./api.js";
 import { page, useObserved } from "./state.js";
 import { Button } from "./ui.js";
@@ -11,7 +11,7 @@ const ANY = "A free colour, unless you choose one";
 export function TissueForm({ tissue, correct, close }) {
   const told = useObserved({ wrong: "", colour: null });
   const field = useRef(null);
-  useEffect(() => field.current.select(), []);
+  useLayoutEffect(() => field.current.select(), []);
 
   function leave() {
     close();

@@ -53,7 +53,7 @@ export function CorrectPanel({ view: { correct } }) {
 }
 
 function Tools({ correct, correct: { settings, store } }) {
-  const { tool, whole, only, reach, width } = settings;
+  const { tool, whole, only, revise, reach, width } = settings;
   const { isReady } = store;
   const paints = tool === "brush" || tool === "divide";
   const units = [
@@ -67,6 +67,8 @@ function Tools({ correct, correct: { settings, store } }) {
         onPick=${(key) => correct.set({ whole: key === "region" })} />
       <${Tick} label="Name only what I picked" checked=${only || !isReady} disabled=${!isReady}
         onTick=${(checked) => correct.set({ only: checked })} />
+      ${!only && isReady && html`<${Tick} label="Change earlier followers, too" checked=${revise}
+        onTick=${(checked) => correct.set({ revise: checked })} />`}
     </div>
     <${Slider} label="How far" range=${DOUBLINGS} value=${Math.log2(reach)} words=${`× ${Number(reach.toPrecision(2))}`}
       hidden=${paints || only || !isReady} onMove=${(doublings) => correct.set({ reach: 2 ** doublings })} />
@@ -127,8 +129,8 @@ function Unready({ correct }) {
       }`;
   const percent = Math.floor((progress ?? 0) * 100);
   const waits = graph === "waiting";
-  return html`<p>${waits ? "The slide waits to be divided into parts." : `Dividing into parts: ${percent} %`}</p>
-    <${Progress} label="Dividing into parts" percent=${percent} busy=${waits || !percent} />
+  return html`<p>${waits ? "The texture of the slide waits to be read." : `Reading the texture: ${percent} %`}</p>
+    <${Progress} label="Reading the texture" percent=${percent} busy=${waits || !percent} />
     <p class="small muted">${MEANWHILE} yet. This happens once for each slide.</p>`;
 }
 

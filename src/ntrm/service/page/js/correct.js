@@ -29,8 +29,10 @@ export class Correct {
       marked: null, // a place that the panel points at
       stepped: null, // the place that the keyboard stands at after a step; without one it is the crosshair
     });
-    const settings = { tool: "pick", whole: false, only: false, reach: 1, width: WIDTHS.first, brush: null };
-    this.settings = observe({}, settings);
+    this.settings = observe(
+      {},
+      { tool: "pick", whole: false, only: false, revise: isFromNothing(), reach: 1, width: WIDTHS.first, brush: null },
+    );
     this.choice = new Choice(id, store, this.settings, (error) => this.refuse(error, false));
     this.stroke = new Stroke((points) => this.takeLine(points));
     const told = { tell: (text) => this.tell(text), refused: (error) => this.refuse(error) };
@@ -140,7 +142,7 @@ export class Correct {
       choice.choose();
       change(this, { pointed: null, stepped: null });
     }
-    if ("reach" in changes) choice.askSoon();
+    if ("reach" in changes || "revise" in changes) choice.askSoon();
     if ("only" in changes && choice.name) choice.call(choice.name);
     this.hush();
   }

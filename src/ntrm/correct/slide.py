@@ -115,17 +115,19 @@ class SlideCorrections:
         return Units.in_mask(self.mask.regions)
 
     def around(self, places: Sequence[Place]) -> PixelSet:
-        """What clicks name: discs, as far as something is known there."""
+        """What clicks name: discs, as far as something is known there, and without glass unless that was clicked on."""
         height, width = self.mask.shape
         side = np.arange(-RADIUS, RADIUS + 1)
         rows, columns = (each.ravel() for each in np.meshgrid(side, side, indexing="ij"))
         near = rows**2 + columns**2 <= RADIUS**2
         every = np.array(places, dtype=np.int64).reshape(-1, 1, 2) + np.stack([rows, columns], axis=1)[near]
-        row, column = every.reshape(-1, 2).T
+        row, column = every.transpose(2, 0, 1)  # (places, pixels of a disc) each
         inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        known = union(PixelSet(at, at + 1) for at in (row * width + column)[inside, None])
-        regions = self.mask.regions
-        return known & PixelSet.of_runs(regions.runs, np.asarray(regions.region >= 0))
+        at, runs = np.where(inside, row * width + column, 0), self.mask.regions.runs
+        called = runs.value[runs.at(at.ravel())].reshape(at.shape)
+        on_glass = np.array(self.network_at(places)).reshape(-1, 1) == self.background
+        named = inside & (called != IGNORE) & (on_glass | (called != self.background))
+        return union(PixelSet(pixel, pixel + 1) for pixel in at[named][:, None])
 
     def area_by_tissue(self, pixels: PixelSet) -> dict[int, float]:
         """mm² of pixels by the class that they have now, the largest first."""

@@ -88,7 +88,7 @@ class ReviewDocument(BaseModel):
 
     version: int
     order: Literal["doubt and novelty", "likely errors"] = Field(
-        description="places that are most worth a click, or regions before the first click or without texture"
+        description="without a model places that are most worth a click, else regions"
     )
     regions: list[PartDocument] = Field(description=f"at most {MOST_REGIONS}")
 
@@ -165,10 +165,8 @@ def part(
 def regions(app_state: Shared, slide: Requested) -> ReviewDocument:
     """Where to look next, in the order in which a person does."""
     current = app_state.corrections_of(slide)
-    found, names = current.suggestions(), current.mask.schema.names
-    first = np.array(
-        [row * current.mask.shape[1] + column for (row, column), *_ in found[:MOST_REGIONS]], dtype=np.int64
-    )
+    found, names = current.suggestions()[:MOST_REGIONS], current.mask.schema.names
+    first = np.array([row * current.mask.shape[1] + column for (row, column), *_ in found], dtype=np.int64)
     named, shown = current.state().by_hand.holds(first).tolist(), []
     for each, by_hand in zip(found, named, strict=True):
         (x, y), area_mm2 = current.point(each.place), each.pixels * current.pixel_mm2

@@ -26,6 +26,7 @@ export class Stage {
       share: 0.5, // of the width that lies left of the divider
       scale: null,
       reading: null, // what lies under the pointer
+      pointer: null, // where that is, in pixels of the slide
       isCorrecting: false,
       isTurned: false,
     });
@@ -48,10 +49,14 @@ export class Stage {
     };
     const inside = ([x, y]) => x >= 0 && y >= 0 && x < this.geometry.width && y < this.geometry.height;
     pane.addEventListener("pointermove", (event) => {
-      const at = event.buttons ? null : place(event);
-      this.on.hover(at && inside(at) ? at : null);
+      const at = place(event);
+      this.pointer = inside(at) ? at : null;
+      this.on.hover(event.buttons ? null : this.pointer);
     });
-    pane.addEventListener("pointerleave", () => this.on.hover(null));
+    pane.addEventListener("pointerleave", () => {
+      this.pointer = null;
+      this.on.hover(null);
+    });
     viewer.osd.addHandler("canvas-click", (event) => {
       if (event.quick) this.on.read(place(event.originalEvent), event.originalEvent.shiftKey);
     });
@@ -199,11 +204,19 @@ export function StageView({ stage }) {
   </div>`;
 }
 
-const Scale = ({ stage: { scale } }) =>
+const Scale = ({ stage, stage: { scale } }) =>
   html`<div class="hud scale">
     <span class="scale-line" style=${{ width: `${scale?.pixels ?? 0}px` }} />
     <span class="number">${scale?.label}${" · "}<span class="muted">${scale?.zoom}</span></span>
+    <${Pointer} stage=${stage} />
   </div>`;
+
+/** Where the pointer is on the slide, from its upper left corner. */
+function Pointer({ stage: { pointer, geometry } }) {
+  if (!pointer) return null;
+  const [pixels, mm] = [pointer.map(Math.floor), pointer.map((value) => ((value * geometry.mpp) / 1000).toFixed(3))];
+  return html`<span class="number muted" aria-hidden="true">${`${pixels.join(", ")} px · ${mm.join(", ")} mm`}</span>`;
+}
 
 const ZoomButtons = ({ stage }) =>
   html`<div class="hud buttons">

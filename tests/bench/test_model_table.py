@@ -21,6 +21,7 @@ def documented(name):
     return float(row[1]), float(row[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_document_shows_the_cost(name):
     if name.startswith("mit") and importlib.util.find_spec("transformers") is None:

@@ -10,6 +10,8 @@ from tests.service.running import Running
 
 from ntrm.correct.engine import ENGINE
 from ntrm.correct.mask import open_mask
+from ntrm.results.familiarity import NO_REFERENCE
+from ntrm.results.paths import SUMMARY
 from ntrm.segment.batch import segment_slides
 from ntrm.slides.inputs import SlideInput
 
@@ -45,6 +47,7 @@ def write_slides(folder, names):
     done = segment_slides(path, out=folder / "out", device="cpu")
     assert done.exit_code == 0, done.slides
     first = folder / "out" / FRESH
+    _forget_familiarity(first)
     gone = shutil.copytree(first, folder / "out" / LOST) / ".ntrm" / "done.json"
     document = json.loads(gone.read_text())
     document["plan"]["source"] = "0" * 64
@@ -53,6 +56,14 @@ def write_slides(folder, names):
     ENGINE.prepare(open_mask(ready), SlideInput(path, path.name))
     for name in names[1:]:
         shutil.copytree(ready, folder / "out" / name)
+
+
+def _forget_familiarity(slide):
+    """Let more follow a click than what touches it, which is all that does on a slide that the model knows."""
+    path = slide / SUMMARY
+    document = json.loads(path.read_text())
+    document["familiarity"] |= {"verdict": NO_REFERENCE, "p_value": None, "aspects": {}}
+    path.write_text(json.dumps(document))
 
 
 def corrections(service, slide):

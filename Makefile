@@ -15,6 +15,8 @@ PIP    := $(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_I
 
 # Tests that `make test` leaves to `make test-all`: those that take ten seconds or more.
 TESTS  ?= not slow
+# Files or folders of tests; all if it is empty.
+PATHS  ?=
 
 .PHONY: demo test test-all lint types unit fuzz reproduce-small docs audit bench clean help
 .DEFAULT_GOAL := help
@@ -47,7 +49,7 @@ unit: export MIMALLOC_PURGE_DELAY = 1000
 
 # pytest keeps what it makes of the tests as bytecode: to make it anew takes each of its processes ten seconds.
 unit: $(VENV)/.dev
-	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(TESTS)"
+	PYTHONDONTWRITEBYTECODE= PYTHONHASHSEED=0 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(TESTS)" $(PATHS)
 
 fuzz: $(VENV)/.dev  ## the tests with random inputs, drawn anew for $(SECONDS) seconds
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.fuzz --seconds $(SECONDS) --workers $(WORKERS)

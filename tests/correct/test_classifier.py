@@ -1,14 +1,8 @@
-"""The regression: its optimum by the gradient and by random steps, and a click model that is kept and read safely."""
-
-from dataclasses import replace
+"""The regression: its optimum by the gradient and by random steps."""
 
 import numpy as np
-import pytest
-from safetensors.numpy import save_file
 
-from ntrm.core.errors import DataError
-from ntrm.correct.classifier import RIDGE, RIDGE_OF_BIAS, About, Classifier, Examples, fitted, load_classifier
-from ntrm.correct.texture import numbers_of
+from ntrm.correct.classifier import RIDGE, RIDGE_OF_BIAS, Examples, fitted
 
 
 def examples(seed=0, count=40, size=5, classes=4):
@@ -51,29 +45,3 @@ def test_no_step_from_the_weights_lessens_the_loss():
 
 def test_the_same_examples_give_the_same_weights():
     np.testing.assert_array_equal(fitted(examples(), np.arange(4)), fitted(examples(), np.arange(4)))
-
-
-ABOUT = About(zooms=(7, 3), mpp=6.7, classes=("a", "b"), named=("b",), slides=("one",), steps=2)
-
-
-def test_a_click_model_is_kept_and_read(tmp_path):
-    weights = np.random.default_rng(0).normal(size=(2, numbers_of((7, 3)) + 1))
-    Classifier(ABOUT, weights).save(tmp_path / "clicks.safetensors")
-    again = load_classifier(tmp_path / "clicks.safetensors")
-    assert replace(again.about, when="") == ABOUT
-    assert again.about.when
-    np.testing.assert_array_equal(again.weights, weights)
-
-
-@pytest.mark.parametrize("weights", [np.zeros((2, 5)), np.full((2, numbers_of((7, 3)) + 1), np.nan)])
-def test_a_damaged_click_model_is_refused(tmp_path, weights):
-    path = tmp_path / "clicks.safetensors"
-    Classifier(ABOUT, weights).save(path)
-    with pytest.raises(DataError, match="no click model"):
-        load_classifier(path)
-    save_file({"weights": np.zeros((2, numbers_of((7, 3)) + 1))}, path)
-    with pytest.raises(DataError, match="no click model"):
-        load_classifier(path)
-    path.write_bytes(b"nothing")
-    with pytest.raises(DataError, match="no click model"):
-        load_classifier(path)

@@ -30,7 +30,7 @@ def seen(labels=None, sure=None, trusted=False, seed=0):
     texture = Texture(SHAPE, 1, (1,), np.ones((1, 1), dtype=bool), np.eye(size), values)
     labels = np.ones(SHAPE, dtype=np.uint8) if labels is None else labels
     confidence = None if sure is None else np.full(SHAPE, sure, dtype=np.float32)
-    return Seen("slide", SCHEMA, 6.7, labels, texture, confidence, trusted)
+    return Seen(SCHEMA, labels, texture, confidence, trusted)
 
 
 def disc(row, column):
@@ -150,7 +150,6 @@ def test_clicks_on_one_slide_are_applied_to_another():
     found = propose(other, start(), click, PixelSet.empty(), classifier=classifier)
     assert found.followed[2].rows(0, *SHAPE)[:, 42:].mean() > 0.9
     assert classifier.about.named == ("right",)
-    assert classifier.about.slides == ("slide",)
     texture = replace(other.texture, zooms=(7, 3))
     with pytest.raises(RefusedError, match="resolution"):
         propose(replace(other, texture=texture), start(), click, PixelSet.empty(), classifier=classifier)

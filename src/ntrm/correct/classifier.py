@@ -12,22 +12,16 @@ clicks: it helps the first few, and hurts after ten. L2 of λ = .05 on w and a t
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ntrm.core.arrays import Floats, Ints
-from ntrm.core.errors import DataError, RefusedError
-from ntrm.core.io import STRICT, parsed, write_bytes
-from ntrm.core.wording import PURPOSE
-from ntrm.correct.texture import VERSION, Texture, numbers_of
-from ntrm.version import __version__
+from ntrm.core.errors import RefusedError
+from ntrm.correct.texture import Texture
 
 RIDGE, RIDGE_OF_BIAS = 0.05, 0.005
 WORD, FADING = 0.5, 0.15
@@ -48,22 +42,12 @@ class Examples(NamedTuple):
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """What a classifier was learned from: the JSON in a click model."""
+class About(NamedTuple):
+    """What a classifier was learned from."""
 
-    __pydantic_config__ = STRICT
-    format: Literal["ntrm-clicks/1"] = "ntrm-clicks/1"
-    texture: int = VERSION
     zooms: tuple[int, ...]
-    mpp: float  # Of the masks
     classes: tuple[str, ...]
     named: tuple[str, ...]  # Classes that a person gave: the others are only the network's
-    slides: tuple[str, ...]
-    steps: int
-    when: str = ""
-    purpose: str = PURPOSE
-    version: str = __version__
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,33 +67,6 @@ class Classifier:
             )
         own = (self.weights[:, :-1] @ texture.basis.T).astype(np.float32)  # (K, C)
         return np.asarray(own @ texture.singles[part].T + self.weights[:, -1:].astype(np.float32))
-
-    def save(self, path: Path) -> None:
-        """Keep it as a click model: one file of tensors, with what it was learned from as JSON in its header."""
-        from safetensors.numpy import save
-
-        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        about = json.dumps(asdict(replace(self.about, when=when)), ensure_ascii=False)
-        write_bytes(path, save({"weights": self.weights}, metadata={"clicks": about}))
-
-
-def load_classifier(path: Path) -> Classifier:
-    """The click model that ``Classifier.save`` wrote."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "numpy") as kept:
-            about, weights = parsed(About, (kept.metadata() or {})["clicks"]), kept.get_tensor("weights")
-        if about.texture != VERSION:
-            raise ValueError(f"features of version {about.texture}, not {VERSION}")
-        if weights.shape != (len(about.classes), numbers_of(about.zooms) + 1) or weights.dtype != np.float64:
-            raise ValueError(f"weights {weights.dtype} {weights.shape} for {len(about.classes)} classes")
-        if not np.isfinite(weights).all() or not {*about.named} <= {*about.classes}:
-            raise ValueError("weights or classes that are none")
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        hint = "learn it again from the slides that were clicked on"
-        raise DataError(f"{path} is no click model", got=error, hint=hint) from error
-    return Classifier(about, weights)
 
 
 def trust_after(steps: int) -> float:

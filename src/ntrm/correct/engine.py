@@ -280,9 +280,8 @@ class Engine:
 
         With a network, simulated persons who followed the clicks' doubt came to worse masks.
         """
-        seen = seen_in(mask)
-        nothing = mask.summary.model is not None or seen is None or not state.steps
-        return likely_errors(mask) if nothing or seen is None else suggestions(seen, state)
+        seen = seen_in(mask) if mask.summary.model is None and state.steps else None
+        return likely_errors(mask) if seen is None else suggestions(seen, state)
 
     def seen(self, mask: SlideMask) -> Seen:
         """The slide with its texture; ``NotReadyError`` where that is not there."""
@@ -315,4 +314,4 @@ def _read(mask: SlideMask, stamp: Stamp) -> Seen | None:
         sure = RunLengths(
             mask.shape, regions.runs.start, np.nan_to_num(confidence[regions.region]).astype(np.float32)
         ).dense()
-    return Seen(mask.folder.name, mask.schema, mask.resolution.mean, mask.labels(), texture, sure, familiar)
+    return Seen(mask.schema, mask.labels(), texture, sure, familiar)

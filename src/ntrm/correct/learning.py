@@ -34,9 +34,7 @@ STRIDE = 1.5  # Logits by which a leader must lead more where the reach is halve
 class Seen:
     """A slide as the engine sees it: its mask, what it looks like, and how sure the network was."""
 
-    name: str
     schema: LabelSchema
-    mpp: float
     labels: Mask  # (H, W) what the network called it
     texture: Texture
     sure: Singles | None  # (H, W) confidence of the network; None where there is none
@@ -111,15 +109,11 @@ def learn(slides: Sequence[tuple[Seen, State]]) -> Classifier:
     """From the clicks on some slides of one schema, each standardised by itself."""
     first = slides[0][0]
     examples = Examples.together([examples_of(seen, state) for seen, state in slides])
-    clicked = [(seen, state) for seen, state in slides if state.steps]
-    named = {index for _, state in clicked for index, pixels in state.tissue.items() if pixels & state.by_hand}
+    named = {index for _, state in slides for index, pixels in state.tissue.items() if pixels & state.by_hand}
     about = About(
         zooms=first.texture.zooms,
-        mpp=first.mpp,
         classes=first.schema.names,
         named=tuple(first.schema.names[index] for index in sorted(named)),
-        slides=tuple(seen.name for seen, _ in clicked),
-        steps=sum(len(state.steps) for _, state in clicked),
     )
     # A network has a word for each class; without one there are only those that were named.
     every = np.arange(len(about.classes)) if any(seen.sure is not None for seen, _ in slides) else None

@@ -74,9 +74,9 @@ class SlideCorrections:
     @property
     def is_written(self) -> bool:
         """Whether ``corrected/`` is made from the log as it is now, and in the present colours."""
-        folder, schema = self.mask.folder, self.mask.schema
-        if not is_current(folder, self.log) or schema.unnamed is None or not self.log.active:
-            return is_current(folder, self.log)
+        folder, schema, current = self.mask.folder, self.mask.schema, is_current(self.mask.folder, self.log)
+        if not current or schema.unnamed is None or not self.log.active:
+            return current
         with opened_mask(folder / CORRECTED) as stored:
             return colours_in(stored)[: len(schema)] == [tissue.rgb for tissue in schema.tissues]
 
@@ -184,7 +184,7 @@ class SlideCorrections:
         drawn = drawn - PixelSet.of_runs(runs, runs.value == IGNORE)
         return drawn - glass or drawn
 
-    def propose(self, ask: Name, classifier: Classifier | None = None) -> Proposal:
+    def propose(self, ask: Name) -> Proposal:
         """What a click would change; needs a prepared engine unless the name is not carried on."""
         self.log.check(self.mask.record, ask.version)
         step, named = self.click(ask)

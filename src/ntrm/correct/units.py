@@ -32,11 +32,6 @@ class Units:
         """The connected regions of a mask."""
         return cls(regions.runs, regions.region.astype(np.int64), regions.table.tissue)
 
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self.tissue)
-
     def at(self, place: Place) -> int:
         """The unit under a pixel of the mask."""
         (row, column), (height, width) = place, self.runs.shape
@@ -58,7 +53,7 @@ class Units:
     @cached_property
     def first(self) -> Ints:
         """(U,) flattened index of the first pixel of each."""
-        first = np.zeros(self.count + 1, dtype=np.int64)
+        first = np.zeros(len(self.tissue) + 1, dtype=np.int64)
         first[np.maximum(self.of, -1)[::-1]] = self.runs.start[::-1]
         return first[:-1]
 
@@ -73,7 +68,7 @@ class Units:
         cut = distinct(np.concatenate([self.runs.start, pixels.start, pixels.stop]))
         cut = cut[cut < size]
         unit, length = self.of[self.runs.at(cut)], np.diff(cut, append=size) * pixels.holds(cut)
-        return np.bincount(unit[unit >= 0], length[unit >= 0], self.count).astype(np.int64)
+        return np.bincount(unit[unit >= 0], length[unit >= 0], len(self.tissue)).astype(np.int64)
 
     def inside(self, drawn: PixelSet, is_glass: Where) -> Ints:
         """What a lasso picks: units that lie in it for the most part, or the one that fills most of it.
@@ -81,7 +76,7 @@ class Units:
         Glass, told for each unit, is picked where there is nothing else: who draws around tissue means the tissue.
         """
         known, counts = self.of >= 0, self.pixels_of(drawn)
-        whole = np.bincount(self.of[known], self.runs.length[known], self.count)
+        whole = np.bincount(self.of[known], self.runs.length[known], len(self.tissue))
         found = np.flatnonzero((counts >= MOST_OF_IT * whole) & (counts > 0))
         if not len(found) and counts.any():
             found = np.array([int(counts.argmax())])

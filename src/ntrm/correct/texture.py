@@ -209,7 +209,7 @@ def read_texture(
     count, total, products = 0, np.zeros(raw.shape[2]), np.zeros((raw.shape[2], raw.shape[2]))
     corners = [(top, left) for top in range(0, shape[0], TILE) for left in range(0, shape[1], TILE)]
     here = [(top, left) for top, left in corners if tissue[top : top + TILE, left : left + TILE].any()]
-    made = thread_map(numbers, here, most_threads() if device == "cpu" else 2)
+    made = thread_map(numbers, here, most_threads())  # Most of it is reading, on a GPU nearly all
     for (top, left), values in progress.track(zip(here, made, strict=True), len(here), "texture"):
         known[top // TILE, left // TILE] = True
         dense = values[..., :3].mean(axis=2) > GLASS

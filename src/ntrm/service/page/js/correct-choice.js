@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { isInside } from "./correct-drawing.js";
 import { rounded } from "./correct-strokes.js";
 import { colourOf } from "./palette.js";
-import { change, observe, prefs } from "./state.js";
+import { change, isFromNothing, observe, prefs } from "./state.js";
 
 const PAUSE = 180;
 const LEAST_POINTS = { lasso: 3, brush: 1, divide: 2 };
@@ -63,9 +63,9 @@ export class Choice {
     return Boolean(this.name) && !this.isSeen && !this.isUnknown;
   }
 
-  /** Whether regions are taken whole: without a region graph the mask has no parts. */
+  /** Whether regions are taken whole: as long as nothing can follow, unless all tissue is still one region. */
   get takesWhole() {
-    return this.settings.whole || !this.store.isReady;
+    return this.settings.whole || !(this.store.isReady || isFromNothing());
   }
 
   get spreads() {

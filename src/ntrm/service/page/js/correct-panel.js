@@ -52,18 +52,18 @@ export function CorrectPanel({ view: { correct } }) {
   </section>`;
 }
 
-function Tools({ correct, correct: { settings, store } }) {
-  const { tool, whole, only, revise, reach, width } = settings;
+function Tools({ correct, correct: { choice, settings, store } }) {
+  const { tool, only, revise, reach, width } = settings;
   const { isReady } = store;
   const paints = tool === "brush" || tool === "divide";
   const units = [
-    { key: "part", text: "Part", title: "A small part of a region (r)", disabled: !isReady },
+    { key: "part", text: "Part", title: "A small part of a region (r)", disabled: !(isReady || isFromNothing()) },
     { key: "region", text: "Whole region", title: "The connected region of the network's mask (r)" },
   ];
   return html`<div class="correct-tools">
     <${Segments} label="Tool" choices=${TOOLS} value=${tool} onPick=${(key) => correct.set({ tool: key })} />
     <div class="unit-line" hidden=${paints}>
-      <${Segments} label="What a click picks" choices=${units} value=${whole || !isReady ? "region" : "part"}
+      <${Segments} label="What a click picks" choices=${units} value=${choice.takesWhole ? "region" : "part"}
         onPick=${(key) => correct.set({ whole: key === "region" })} />
       <${Tick} label="Name only what I picked" checked=${only || !isReady} disabled=${!isReady}
         onTick=${(checked) => correct.set({ only: checked })} />
@@ -106,7 +106,8 @@ const Name = ({ tissue: { name, title, key, background }, correct, isChosen, edi
     ${isFromNothing() && !background &&
       html`<${IconButton} name="correct" label=${`Name and colour of ${name}`} onClick=${edit} />`}`;
 
-const MEANWHILE = "You can name whole regions and use brush and dividing line, but nothing follows";
+const meanwhile = () =>
+  `You can name ${isFromNothing() ? "places" : "whole regions"} and use brush and dividing line, but nothing follows`;
 
 /** Whether others can follow, and what works until then. */
 function GraphState({ correct, correct: { store } }) {
@@ -122,7 +123,7 @@ function Unready({ correct }) {
   const { graph, graph_progress: progress, graph_reason: reason } = correct.store.document;
   if (graph === "impossible" || graph === "missing")
     return html`<p class="missing">Parts of this slide are not known${reason ? `: ${reason}` : ""}.</p>
-      <p class="small muted">${MEANWHILE}.</p>
+      <p class="small muted">${meanwhile()}.</p>
       ${
         graph === "missing" &&
         html`<${Button} kind="small" onClick=${() => correct.makeGraph()}>Try again</${Button}>`
@@ -131,7 +132,7 @@ function Unready({ correct }) {
   const waits = graph === "waiting";
   return html`<p>${waits ? "The texture of the slide waits to be read." : `Reading the texture: ${percent} %`}</p>
     <${Progress} label="Reading the texture" percent=${percent} busy=${waits || !percent} />
-    <p class="small muted">${MEANWHILE} yet. This happens once for each slide.</p>`;
+    <p class="small muted">${meanwhile()} yet. This happens once for each slide.</p>`;
 }
 
 const INITIALS = 8; // characters that the log takes
@@ -149,7 +150,7 @@ function History({ correct: { store, writer } }) {
       <${IconButton} name="redo" label="Redo (Shift z)" disabled=${!document?.redo} onClick=${() => writer.redo()} />
     </${PanelHead}>
     <p class="small muted" hidden=${!note}>${note}</p>
-    <p class="small muted" hidden=${steps.length > 0}>${isFromNothing() ? NOTHING_NAMED : "Nothing was corrected."}</p>
+    <p class="small muted" hidden=${steps.length > 0}>${isFromNothing() ? "No steps yet." : "Nothing was corrected."}</p>
     <ol class="steps">
       ${steps
         .reverse()
